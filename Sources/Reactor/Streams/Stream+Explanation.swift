@@ -65,7 +65,7 @@ extension StreamEngine {
         state.withLock { _ = $0.ignored.insert(event) }
     }
 
-    fileprivate var isOnLoopOfThread: Bool { state.withLock { $0.machine.schedule[.current] != nil } }
+    fileprivate var isOnLoopOfThread: Bool { state.withLock { $0.machine.isScheduled(on: .current) } }
 
     /// Whether the client has set a delegate, or overrides that, and the last event has found it.
     fileprivate var mayHaveDelegate: Bool {
@@ -105,10 +105,10 @@ extension StreamEngine {
         let isReady = !machine.pending.isEmpty || machine.isAcknowledged && self.isReady
         let state = machine.description(isReady: isReady)
         if isOnQueue { return state }
-        let loops = machine.scheduledLoops
-        let reasons = loops.map { $0.reasonForDelay(of: "the stream", in: $1) }.joined(separator: "; ")
-        if isReady { return "\(state): \(reasons)" }
-        return loops.contains { $0.runs(in: $1) } ? state : "\(state), and \(reasons)"
+        guard let attachment = machine.attachment, let loop = attachment.scheduled?.loop else { return state }
+        let reason = loop.reasonForDelay(of: "the stream", in: attachment.membership)
+        if isReady { return "\(state): \(reason)" }
+        return loop.runs(in: attachment.membership) ? state : "\(state), and \(reason)"
     }
 }
 
@@ -193,21 +193,15 @@ extension StreamEngine: Watched {
         guard !isOwned, !machine.isCallingDelegate, machine.isOpen || !machine.pending.isEmpty else {
             return nil
         }
-        let loops = machine.scheduledLoops
-        let reasons = loops.compactMap { $0.inbox.reasonForNeverRunning($1) }
-        guard !loops.isEmpty, reasons.count == loops.count else { return nil }
+        guard let attachment = machine.attachment,
+            let reason = attachment.scheduled?.loop.inbox.reasonForNeverRunning(attachment.membership)
+        else { return nil }
         guard !machine.pending.isEmpty || machine.isAcknowledged && isReady else { return nil }
-        return "\(machine.description(isReady: true)): \(reasons.joined(separator: "; "))"
+        return "\(machine.description(isReady: true)): \(reason)"
     }
 }
 
 extension StreamMachine {
-    fileprivate var scheduledLoops: [(loop: RunLoop, membership: Membership)] {
-        schedule.entries { _ in true }.compactMap { entry in
-            entry.attachment.map { ($0.loop, entry.membership) }
-        }
-    }
-
     /// What there is to deliver, or why there is nothing.
     fileprivate func description(isReady: Bool) -> String {
         if !pending.isEmpty { return "has \(list(pending.names)) to deliver" }

@@ -30,7 +30,7 @@ extension StreamDelegate {
     }
 }
 
-/// The base of input and output streams: a status, events for a delegate, and scheduling on run loops.
+/// The base of input and output streams: a status, events for a delegate, and scheduling on a run loop.
 ///
 /// A stream is opened once and closed once. On a run loop it delivers events to its delegate, in the modes
 /// that it is scheduled in: it has opened, it can be read or written, it has reached its end, it has failed.
@@ -49,7 +49,7 @@ extension StreamDelegate {
 /// Any thread may call every method, one thread at a time for a stream; ``close()``,
 /// ``remove(from:forMode:)`` and the status may be used from any thread at any time. After
 /// ``close()`` on the loop's thread no callback begins; if another thread closes the stream, one may still
-/// begin. No event is delivered on a loop that the stream was removed from. Neither its loops nor its delegate keep
+/// begin. No event is delivered on a loop that the stream was removed from. Neither its loop nor its delegate keeps
 /// a stream alive: releasing the last reference closes it.
 ///
 /// Unlike Foundation on Linux, which never calls a delegate and crashes in ``streamError`` when there is no
@@ -113,25 +113,29 @@ open class Stream {
     /// ``StreamRequirementError``, or ReactorTLS's `TLSError`. Nil unless the status is ``Status/error``.
     open var streamError: (any Error)? { engine.error }
 
-    /// Delivers events on `aRunLoop`'s thread while it runs in `mode`. A stream may be on any number of loops
-    /// and modes.
+    /// Delivers events on `aRunLoop`'s thread while it runs in `mode`.
+    ///
+    /// A stream may be in any number of modes of one loop. Scheduling it on another loop moves it there, with the events that
+    /// wait to be delivered: it is in `mode` of that loop only. Cocoa's may be on several loops at once. Scheduling it on a
+    /// loop whose thread has ended changes nothing.
     ///
     /// A stream may be opened, scheduled and given a delegate in any order.
     open func schedule(in aRunLoop: RunLoop, forMode mode: RunLoop.Mode) {
         engine.schedule(in: aRunLoop, mode)
     }
 
-    /// Removes the stream from `mode` of `aRunLoop`, however often it was scheduled there.
+    /// Removes the stream from `mode` of `aRunLoop`, however often it was scheduled there. Does nothing if the stream is on
+    /// another loop.
     open func remove(from aRunLoop: RunLoop, forMode mode: RunLoop.Mode) {
         engine.remove(from: aRunLoop, mode)
     }
 
-    /// Delivers events on `queue`, and no longer on run loops: Core Foundation's
+    /// Delivers events on `queue`, and no longer on a run loop: Core Foundation's
     /// `CFReadStreamSetDispatchQueue`.
     ///
     /// Events are delivered in order and one at a time, even on a concurrent queue. Nil, or scheduling the
-    /// stream on a run loop, ends the delivery on a queue; nil leaves the stream on its run loops. No event is delivered on a queue after that, nor
-    /// after ``close()``, unless another thread called it while the delegate was already being called.
+    /// stream on a run loop, ends the delivery on a queue; nil leaves a stream on its run loop. No event is delivered on a
+    /// queue after that, nor after ``close()``, unless another thread called it while the delegate was already being called.
     ///
     /// A thread of this library waits for the stream meanwhile. If it cannot be created (pthread_create(3)), or
     /// libdispatch has no descriptors for its threads, the stream fails.

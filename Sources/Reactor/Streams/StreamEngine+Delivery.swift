@@ -1,6 +1,6 @@
 import SystemPackage
 
-/// A queue that delivers a stream's events instead of run loops. Its identity distinguishes it from the
+/// A queue that delivers a stream's events instead of a run loop. Its identity distinguishes it from the
 /// stream's earlier queues: callbacks that are still on those do nothing.
 package final class StreamQueue: Sendable {
     /// Puts a callback on the queue.
@@ -78,7 +78,7 @@ extension StreamEngine {
         case .checkRoom(let since): if let source { checkRoom(source, since: since) }
         case .askBackend: refresh()
         case .signal: signal()
-        case .updateLoops: updateLoops()
+        case .update: update()
         case .turnPassed:
             source?.isHandled = false
             backend.turnPassed()
@@ -161,7 +161,7 @@ extension StreamEngine {
         // Afterwards: a task that finds the stream on no loop schedules it.
         defer { state.withLock { $0.taskDelegate }?.streamChanged() }
         guard let enqueue else { return leaveQueue() }
-        leaveLoops()
+        detach()
         let queue = StreamQueue(enqueue)
         do throws(Errno) {
             if usesWorkers { try DispatchWorkers.prepare() }
@@ -174,9 +174,9 @@ extension StreamEngine {
         }
     }
 
-    /// Ends what delivers the events in the place of loops that the client has chosen.
+    /// Ends what delivers the events in the place of a loop that the client has chosen.
     func leaveQueue() {
-        if state.withLock({ $0.queue != nil || $0.isScheduledForTask }) { leaveLoops() }
+        if state.withLock({ $0.queue != nil || $0.isScheduledForTask }) { detach() }
     }
 
     /// Reports the turn that held events wait for, when the queue has done what it has now.

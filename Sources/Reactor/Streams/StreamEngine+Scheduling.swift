@@ -1,6 +1,6 @@
 import SystemPackage
 
-// The run loops of a stream: its sources there, and how they are updated.
+// The run loop of a stream: its source there, and how it is updated.
 
 /// A stream's source on one run loop, with or without a descriptor.
 final class StreamSource: EventSource {
@@ -29,7 +29,7 @@ final class StreamSource: EventSource {
     override var confirmsLateReadiness: Bool { false }
 }
 
-/// One run loop that a stream is scheduled on.
+/// The run loop that a stream is scheduled on.
 ///
 /// Any thread may release the source last: its loop retains it from joining to ``EventSource/end()``, and before
 /// and after that it has no watch, which is all that belongs to the loop's thread.
@@ -51,23 +51,25 @@ struct ScheduledLoop {
 extension StreamEngine {
     func schedule(in loop: RunLoop, _ mode: RunLoop.Mode) {
         loop.requireNotOfParent()
+        // The stream stays where it is.
+        if loop.inbox.isClosed { return }
         leaveQueue()
         join(loop, mode) { _ in }
         state.withLock { $0.taskDelegate }?.streamChanged()
     }
 
-    /// Schedules the stream in a mode of a loop, unless the stream is closed. Makes `change` at the same
-    /// time.
+    /// Schedules the stream in a mode of a loop, in the place of the one that it is on, unless the stream is closed. Makes
+    /// `change` at the same time.
     func join(_ loop: RunLoop, _ mode: RunLoop.Mode, _ change: (inout State) -> Void) {
         let common = loop.commonModes
-        let isScheduled = state.withLock { state -> Bool in
-            guard state.handoff.map({ $0.loop === loop }) ?? true,
-                state.machine.schedule(
-                    on: loop.identity, mode, common: common, attach: { ScheduledLoop(loop, self) })
-            else { return false }
-            change(&state)
-            return true
+        let (isScheduled, left) = state.withLock { state -> (isScheduled: Bool, left: Attachment?) in
+            guard state.handoff.map({ $0.loop === loop }) ?? true else { return (false, nil) }
+            let result = state.machine.schedule(
+                on: loop.identity, mode, common: common, attach: { ScheduledLoop(loop, self) })
+            if result.isScheduled { change(&state) }
+            return result
         }
+        left?.scheduled?.end()
         guard isScheduled else { return }
         if LoopDiagnostics.isReporting { Watchdog.watch(self) }
         update(loop)
@@ -85,27 +87,27 @@ extension StreamEngine {
         case .changed:
             update(loop)
             taskDelegate?.streamChanged()
-        case .left(let entry):
-            entry.attachment?.end()
+        case .left(let attachment):
+            attachment.scheduled?.end()
             handoff?.streamChanged()
             taskDelegate?.streamChanged()
         }
     }
 
-    /// Removes the stream from all loops and from its queue.
-    func leaveLoops() {
+    /// Removes the stream from its loop and from its queue.
+    func detach() {
         let (left, handoff) = state.withLock { state in
             state.queue = nil
             state.isScheduledForTask = false
-            return (state.machine.unscheduleEverywhere(), state.handoff)
+            return (state.machine.detach(), state.handoff)
         }
-        for entry in left { entry.attachment?.end() }
+        left?.scheduled?.end()
         handoff?.streamChanged()
     }
 
     fileprivate func loopEnded(_ loop: RunLoop) {
         let taskDelegate = state.withLock { state in
-            _ = state.machine.loopEnded(loop.identity)
+            state.machine.loopEnded(loop.identity)
             return state.taskDelegate
         }
         taskDelegate?.streamChanged()
@@ -114,7 +116,7 @@ extension StreamEngine {
 
 extension StreamMachine {
     fileprivate func source(on loop: LoopIdentity) -> LoopBound<StreamSource>? {
-        schedule[loop]?.attachment?.source
+        isScheduled(on: loop) ? attachment!.scheduled?.source : nil
     }
 }
 
@@ -126,7 +128,7 @@ extension StreamEngine {
         state.withLock { $0.machine.isScheduled } && self.delegate === delegate
     }
 
-    /// Gives the stream to a hand-off, and removes it from its loops and its queue. Returns false if another
+    /// Gives the stream to a hand-off, and removes it from its loop and its queue. Returns false if another
     /// hand-off owns it.
     ///
     /// Until it is closed, the stream cannot be scheduled on another loop than the hand-off's.
@@ -141,7 +143,7 @@ extension StreamEngine {
             if isFree { state.handoff = handoff }
             return isFree
         }
-        if isFree { leaveLoops() }
+        if isFree { detach() }
         return isFree
     }
 
@@ -159,10 +161,10 @@ final class HandoffOwner: Sendable {
     init(_ loop: RunLoop, streamChanged: Callback) { (self.loop, self.streamChanged) = (loop, streamChanged) }
 }
 
-// MARK: Updating loops
+// MARK: Updating the loop
 
 extension StreamEngine {
-    /// Finds out whether bytes can be moved now, and has the loops deliver what is pending.
+    /// Finds out whether bytes can be moved now, and has the loop deliver what is pending.
     func refresh() {
         advanceOpening()
         let (backend, isScheduled, since) = state.withLock { state in
@@ -178,19 +180,20 @@ extension StreamEngine {
         case let availability?: state.withLock { $0.machine.noteAvailability(availability, since: since) }
         case nil: break
         }
-        updateLoops()
+        update()
     }
 
-    /// Updates every loop that is behind or has to deliver an event.
+    /// Updates the loop if it is behind or has to deliver an event.
     ///
     /// - Parameter change: Made at the same time: no other thread takes what follows from it.
-    func updateLoops(after change: (inout StreamMachine) -> Void = { _ in }) {
-        let (entries, queue, isHeld) = state.withLock { state in
+    func update(after change: (inout StreamMachine) -> Void = { _ in }) {
+        let (loop, queue, isHeld) = state.withLock { state in
             change(&state.machine)
-            let (entries, isForQueue) = state.machine.takeLoopsToUpdate()
-            return (entries, isForQueue ? state.queue : nil, state.machine.delivery == .held)
+            let (isForLoop, isForQueue) = state.machine.takeUpdate()
+            let loop = isForLoop ? state.machine.attachment?.scheduled?.loop : nil
+            return (loop, isForQueue ? state.queue : nil, state.machine.delivery == .held)
         }
-        for entry in entries { if let loop = entry.attachment?.loop { update(loop) } }
+        if let loop { update(loop) }
         guard let queue else { return }
         if isHeld { reportTurn(on: queue) } else { enqueueCallback(on: queue) }
     }
@@ -198,20 +201,21 @@ extension StreamEngine {
     /// Updates `loop`: now if this is its thread, else in its next pass, for which it is woken.
     private func update(_ loop: RunLoop) {
         if loop.isCurrent { return loop.inbox.isClosed ? loopEnded(loop) : loop.core.updateInTurn(self) }
-        guard state.withLock({ $0.machine.requestUpdate(of: loop.identity) }) else { return }
+        guard state.withLock({ $0.machine.isScheduled(on: loop.identity) && $0.machine.requestUpdate() })
+        else { return }
         if !loop.runOnLoopThread({ [self] core in core.updateInTurn(self) }) { loopEnded(loop) }
     }
 
-    /// Has the only loop serve the stream in its next pass.
+    /// Has the loop serve the stream in its next pass.
     func signal() {
-        guard let source = state.withLock({ $0.machine.source(on: .current) }) else { return updateLoops() }
+        guard let source = state.withLock({ $0.machine.source(on: .current) }) else { return update() }
         source.value.markReady()
     }
 
     /// Takes what this thread's `loop` has to do, and what it needs for that.
     fileprivate func takeUpdate(
         of loop: RunLoop
-    ) -> (update: StreamSchedule.Update, source: StreamSource, interest: Readiness, SharedDescriptor?)? {
+    ) -> (update: Attachment.Update, source: StreamSource, interest: Readiness, SharedDescriptor?)? {
         state.withLock { state in
             guard let source = state.machine.source(on: loop.identity)?.value,
                 let update = state.machine.update(loop.identity)

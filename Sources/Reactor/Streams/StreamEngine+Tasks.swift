@@ -33,13 +33,13 @@ extension StreamEngine {
         for mode in modes.members { join(loop, mode) { $0.isScheduledForTask = true } }
     }
 
-    /// The first loop that the client has scheduled the stream on, and its modes there.
+    /// The loop that the client has scheduled the stream on, and its modes there.
     var scheduledPlace: (loop: RunLoop, modes: ModeSet)? {
-        let entry = state.withLock { state in
-            state.isScheduledForTask || state.queue != nil ? nil : state.machine.schedule.first
+        let attachment = state.withLock { state in
+            state.isScheduledForTask || state.queue != nil ? nil : state.machine.attachment
         }
-        guard let entry, let loop = entry.attachment?.loop else { return nil }
-        return (loop, entry.membership.registrationModes(common: loop.commonModes))
+        guard let attachment, let loop = attachment.scheduled?.loop else { return nil }
+        return (loop, attachment.membership.registrationModes(common: loop.commonModes))
     }
 
     /// Whether the opening is still under way. Throws if it failed.

@@ -1,17 +1,15 @@
 import Synchronization
 import SystemPackage
 
-/// Performs what a stream's ``StreamMachine`` decides, on its backend, its run loops and its delegate. Safe
-/// from any thread.
+/// Performs what a stream's ``StreamMachine`` decides, on its backend, its run loop and its delegate. Safe from any thread.
 ///
-/// The engine has a ``StreamSource`` on each loop that the stream is scheduled on. The source is ready when
-/// the kernel reports its descriptor or the engine signals it; then ``serve(on:isReady:since:)`` runs on the
-/// loop's thread.
+/// The engine has a ``StreamSource`` on the loop that the stream is scheduled on. The source is ready when the kernel reports
+/// its descriptor or the engine signals it; then ``serve(on:isReady:since:)`` runs on the loop's thread.
 final class StreamEngine: Sendable {
     struct State: ~Copyable {
         var machine: StreamMachine
         var backend: any StreamBackend
-        /// The queue that events are delivered on, if not on loops.
+        /// The queue that events are delivered on, if not on a loop.
         var queue: StreamQueue?
         /// The hand-off that owns the stream, until the stream is closed.
         var handoff: HandoffOwner?
@@ -107,7 +105,7 @@ final class StreamEngine: Sendable {
             state.machine.repeatEnding()
             return state.isScheduledForTask
         }
-        if isScheduledForTask { leaveLoops() }
+        if isScheduledForTask { detach() }
         return true
     }
 
@@ -209,7 +207,7 @@ extension StreamEngine {
     /// Delivers events from now on. What is pending is on its way to the loop, or on the queue, when this returns.
     func release() {
         advanceOpening()
-        updateLoops { $0.release() }
+        update { $0.release() }
     }
 
     /// Called when something else reports the backend's readiness.
@@ -238,7 +236,7 @@ extension StreamEngine {
             state.machine.close() ? (true, state.handoff.take(), state.taskDelegate) : (false, nil, nil)
         }
         guard isClosed else { return }
-        leaveLoops()
+        detach()
         do throws(Errno) { try backend.close() } catch { state.withLock { $0.machine.loseBytes(error) } }
         handoff?.streamChanged()
         taskDelegate?.streamChanged()
@@ -258,7 +256,7 @@ extension StreamEngine {
         if LoopDiagnostics.isReporting { reportRelease() }
         close()
         guard process.isCurrent else { return }
-        leaveLoops()
+        detach()
         try? backend.close()
     }
 }

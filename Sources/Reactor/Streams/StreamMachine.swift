@@ -1,7 +1,7 @@
 import SystemPackage
 
-/// Decides what happens to a stream: its status, which event is delivered when and by which run loop, and
-/// what the engine has to find out first.
+/// Decides what happens to a stream: its status, which event is delivered when and where, and what the engine
+/// has to find out first.
 ///
 /// Pure: no descriptor, loop, lock or clock. Every mutating method is an input; the ``Action`` that it
 /// returns is for the engine to perform. An event is pending until it is delivered. A delivered transfer
@@ -14,8 +14,7 @@ struct StreamMachine {
         case deliver(Stream.Event)
         /// Put a callback on the stream's queue, which starts with ``beginCallback()``.
         case enqueue
-        /// Stop watching the descriptor on this loop until the delegate reads or writes: the kernel has
-        /// repeated its report.
+        /// Stop watching the descriptor until the delegate reads or writes: the kernel has repeated its report.
         case disarm
         /// Ask the backend about a report of the kernel, which may be older than the last transfer. The
         /// result is ignored if more transfers have been made by then.
@@ -25,10 +24,10 @@ struct StreamMachine {
         case checkRoom(since: UInt64)
         /// Ask the backend whether bytes can be moved.
         case askBackend
-        /// Have the only loop, which is up to date, serve the stream in its next pass.
+        /// Have the loop, which is up to date, serve the stream in its next pass.
         case signal
-        /// Update the run loops that ``takeLoopsToUpdate()`` returns, and enqueue a callback if it says so.
-        case updateLoops
+        /// Do what ``takeUpdate()`` says.
+        case update
         /// Tell the backend that a turn has passed since ``hold(awaitsTurn:)``.
         case turnPassed
     }
@@ -48,8 +47,8 @@ struct StreamMachine {
         case held
         /// A callback is on the queue and has not started.
         case enqueued
-        /// The delegate is being called. Neither a nested run of the loop nor another loop calls it
-        /// meanwhile.
+        /// The delegate is being called. Neither a nested run of the loop nor the loop or queue that the stream
+        /// has moved to calls it meanwhile.
         case underway
     }
 
@@ -79,18 +78,18 @@ struct StreamMachine {
     private(set) var isUnacknowledged = false
     private(set) var wasScheduled = false
     private var awaitsTurn = false
-    /// Whether events are delivered on a queue. The only loop is the streams thread's then.
+    /// Whether events are delivered on a queue. The loop is the streams thread's then.
     private(set) var isOnQueue = false
-    /// Whether a loop may hold a report of the kernel that is older than the last transfer.
+    /// Whether the loop may hold a report of the kernel that is older than the last transfer.
     private(set) var mayReportBeStale = false
-    /// The last poll of the only loop, while that calls the delegate: no loop can hold a report that is older
-    /// than a read or a write that begins before the next one.
+    /// The last poll of the loop, while that calls the delegate: it cannot hold a report that is older than a
+    /// read or a write that begins before the next one.
     private var pollOfDelivery = Poll.none
     private let transferBits: UInt8
     private(set) var pendingBits: UInt8 = 0
     private(set) var batchBits: UInt8 = 0
-    /// The loops that the stream is scheduled on. Empty once the stream is closed.
-    private(set) var schedule = StreamSchedule()
+    /// The loop that the stream is scheduled on; nil once the stream is closed.
+    private(set) var attachment: Attachment?
 
     /// - Parameter event: The event to deliver when bytes can be moved.
     init(_ event: Stream.Event) { transferBits = UInt8(truncatingIfNeeded: event.rawValue) }
@@ -287,7 +286,7 @@ struct StreamMachine {
     ///
     /// - Parameter since: How many transfers there had been when the engine asked the kernel.
     @inline(__always)
-    private mutating func reportReady(on loop: LoopIdentity, since: UInt64?) -> Action {
+    private mutating func reportReady(since: UInt64?) -> Action {
         guard isOpen else { return .none }
         if readinessSource == .kernelWhenFull {
             // Room is checked before it is delivered. The kernel doesn't report the room of a write buffer.
@@ -304,7 +303,7 @@ struct StreamMachine {
         let isNews = delivery == .idle && !isUnacknowledged && !isKnown
         insertTransfer()
         if isNews { return .none }
-        schedule.disarm(on: loop)
+        attachment?.disarm()
         return .disarm
     }
 
@@ -331,10 +330,10 @@ struct StreamMachine {
 
     // MARK: Delivery
 
-    /// Whether a loop has an event to deliver.
+    /// Whether there is an event to deliver.
     var canDeliver: Bool { delivery == .idle && pendingBits != 0 }
 
-    /// Whether a loop has to be woken to deliver an event.
+    /// Whether the loop has to be woken to deliver an event.
     var mustDeliver: Bool { canDeliver && delegateState != .missing }
 
     /// A loop serves the stream, because the kernel reports it ready or because the engine has signalled its
@@ -350,18 +349,17 @@ struct StreamMachine {
     mutating func serve(
         after poll: Poll, isReady: Bool, since: UInt64? = nil, isInRunningMode: (Membership) -> Bool
     ) -> Action {
-        let loop = poll.loop
-        let isUpToDate = schedule.isUpToDate(loop)
         // A loop that the stream has left may still hold a report.
-        if isReady, isUpToDate || schedule.contains(loop) {
-            let action = reportReady(on: loop, since: since)
+        guard isScheduled(on: poll.loop) else { return .none }
+        if isReady {
+            let action = reportReady(since: since)
             guard action == .none else { return action }
         }
         guard canDeliver else { return delivery == .held && !isOnQueue ? .turnPassed : .none }
-        guard isUpToDate || isScheduled(on: loop, isInRunningMode) else { return .none }
+        guard attachment!.isUpToDate || isInRunningMode(attachment!.membership) else { return .none }
         if mustCheckRoom { return .checkRoom(since: transfers) }
         if isOnQueue { return enqueue() }
-        (delivery, pollOfDelivery) = (.underway, schedule.hasSeveralLoops ? .none : poll)
+        (delivery, pollOfDelivery) = (.underway, poll)
         return beginBatch()
     }
 
@@ -474,54 +472,72 @@ struct StreamMachine {
     var isAcknowledged: Bool { delegateState != .missing && !isUnacknowledged }
 }
 
-// MARK: - Run loops
+// MARK: - Its loop
 
 extension StreamMachine {
-    var isScheduled: Bool { !schedule.isEmpty }
+    var isScheduled: Bool { attachment != nil }
+
+    @inline(__always)
+    func isScheduled(on loop: LoopIdentity) -> Bool { attachment?.loop == loop }
 
     func isScheduled(on loop: LoopIdentity, _ isInRunningMode: (Membership) -> Bool) -> Bool {
-        schedule[loop].map { isInRunningMode($0.membership) } ?? false
+        isScheduled(on: loop) && isInRunningMode(attachment!.membership)
     }
 
-    /// The stream is scheduled in a mode of a loop. Returns false once it is closed. On its first loop an
-    /// unacknowledged event is delivered again.
+    /// The stream is scheduled in a mode of a loop; one that is on another loop moves, with its pending events. On the new
+    /// loop an unacknowledged event is delivered again.
     ///
     /// - Parameter attach: Creates what the engine has on a loop. Called for a new one.
+    /// - Returns: Whether the stream is scheduled: false once it is closed; and what it has left.
     mutating func schedule(
         on loop: LoopIdentity, _ mode: RunLoop.Mode, common: ModeSet,
         attach: () -> ScheduledLoop? = { nil }
-    ) -> Bool {
-        guard !isClosed else { return false }
+    ) -> (isScheduled: Bool, left: Attachment?) {
+        guard !isClosed else { return (false, nil) }
         wasScheduled = true
-        if !isScheduled { isUnacknowledged = false }
-        // The loop may hold a report from the last time that the stream was there.
-        if transfers > 0, !schedule.contains(loop) { mayReportBeStale = true }
         // A subclass may have its own kind of delegate by now.
         if delegateState == .missing { delegateState = .expected }
         pollOfDelivery = .none
-        schedule.add(mode, of: loop, common: common, attach)
-        return true
+        var left: Attachment?
+        if !isScheduled(on: loop) {
+            left = attachment
+            attachment = Attachment(loop: loop, scheduled: attach())
+            isUnacknowledged = false
+            // The loop may hold a report from the last time that the stream was there.
+            if transfers > 0 { mayReportBeStale = true }
+        }
+        attachment?.change { $0.add(mode, common: common) }
+        return (true, left)
     }
 
     /// The stream is removed from a mode of a loop.
-    mutating func unschedule(
-        from loop: LoopIdentity, _ mode: RunLoop.Mode, common: ModeSet
-    ) -> StreamSchedule.Removal {
+    mutating func unschedule(from loop: LoopIdentity, _ mode: RunLoop.Mode, common: ModeSet) -> Removal {
+        guard isScheduled(on: loop) else { return .none }
         pollOfDelivery = .none
-        return schedule.remove(mode, of: loop, common: common)
+        attachment?.change { $0.remove(mode, common: common) }
+        return attachment!.membership.isEmpty ? .left(attachment.take()!) : .changed
     }
 
-    /// The stream is removed from all loops, which are returned, and from its queue. A callback that has not
-    /// started there delays no other delivery.
+    /// The result of leaving a mode.
+    enum Removal {
+        case none
+        /// The stream is still scheduled in another mode.
+        case changed
+        /// The stream is not scheduled any more.
+        case left(Attachment)
+    }
+
+    /// The stream is removed from its loop and from its queue. A callback that has not started there delays no other
+    /// delivery.
     @discardableResult
-    mutating func unscheduleEverywhere() -> SmallArray<StreamSchedule.Entry> {
+    mutating func detach() -> Attachment? {
         isOnQueue = false
         pollOfDelivery = .none
         if delivery == .enqueued { delivery = .idle }
-        return schedule.removeAll()
+        return attachment.take()
     }
 
-    mutating func loopEnded(_ loop: LoopIdentity) -> StreamSchedule.Entry? { schedule.remove(loop) }
+    mutating func loopEnded(_ loop: LoopIdentity) { if isScheduled(on: loop) { detach() } }
 
     /// Events are delivered on a queue from now on.
     mutating func joinQueue() { isOnQueue = true }
@@ -534,49 +550,45 @@ extension StreamMachine {
     private var nextWhenIdle: Action {
         guard isScheduled else { return .none }
         if isOpen, readinessSource.asksBackend || room == .awaited { return .askBackend }
-        if schedule.hasSeveralLoops || isBehind(schedule.first!) { return .updateLoops }
+        if isBehind { return .update }
         return mustDeliver ? .signal : .none
     }
 
-    /// The loops to update (all of them if one has to deliver an event), and whether to enqueue a callback, or a turn
-    /// for held events.
-    /// Nothing while the delegate is being called: the engine asks again after that.
-    mutating func takeLoopsToUpdate() -> (loops: SmallArray<StreamSchedule.Entry>, isForQueue: Bool) {
-        if isDeliveryBlocked {
-            guard mustTurn else { return (SmallArray(), false) }
-            return (schedule.entries { _ in !isOnQueue }, isOnQueue)
-        }
+    /// Whether to update the loop, because it is behind or has an event to deliver, and whether to enqueue a callback, or a
+    /// turn for held events. Nothing while the delegate is being called: the engine asks again after that.
+    mutating func takeUpdate() -> (isForLoop: Bool, isForQueue: Bool) {
+        if isDeliveryBlocked { return mustTurn ? (isScheduled && !isOnQueue, isOnQueue) : (false, false) }
         // The loop checks for room before the queue delivers it.
         let isForQueue = isOnQueue && mustDeliver && !mustCheckRoom
-        let isForLoop = mustDeliver && !isForQueue
+        let isForLoop = isScheduled && mustDeliver && !isForQueue || isBehind
         if isForQueue { delivery = .enqueued }
-        return (schedule.entries { isForLoop || isBehind($0) }, isForQueue)
+        return (isForLoop, isForQueue)
     }
 
     /// Another thread's loop is to be updated. Returns whether to ask it: false if an earlier request is
     /// pending.
-    mutating func requestUpdate(of loop: LoopIdentity) -> Bool { schedule.requestUpdate(of: loop) }
+    mutating func requestUpdate() -> Bool { attachment?.requestUpdate() ?? false }
 
     /// Takes what `loop` has to do for the stream; nil if the stream is not scheduled there.
-    mutating func update(_ loop: LoopIdentity) -> StreamSchedule.Update? {
-        let (isWatched, isWatchedDisarmed) = (needsWatch(isDisarmed: false), needsWatch(isDisarmed: true))
-        return schedule.update(
-            loop, isAcknowledged: isAcknowledged, isSignalled: mustDeliver || mustTurn
-        ) {
-            $0 ? isWatchedDisarmed : isWatched
-        }
+    mutating func update(_ loop: LoopIdentity) -> Attachment.Update? {
+        guard var attachment, attachment.loop == loop else { return nil }
+        if isAcknowledged { attachment.isDisarmed = false }
+        let isWatched = needsWatch(isDisarmed: attachment.isDisarmed)
+        defer { self.attachment = attachment }
+        return attachment.update(isWatched: isWatched, isSignalled: mustDeliver || mustTurn)
     }
 
     /// The kernel refuses to watch the descriptor for `loop`.
     mutating func failWatching(on loop: LoopIdentity, _ error: any Error) {
-        schedule.noteUnwatched(on: loop)
+        if isScheduled(on: loop) { attachment?.noteUnwatched() }
         fail(error)
     }
 
     /// Whether the loop's registration differs from what it should be.
     @inline(__always)
-    private func isBehind(_ entry: StreamSchedule.Entry) -> Bool {
-        needsWatch(isDisarmed: entry.isDisarmed) != entry.isWatched
+    private var isBehind: Bool {
+        guard let isDisarmed = attachment?.isDisarmed else { return false }
+        return needsWatch(isDisarmed: isDisarmed) != attachment!.isWatched
     }
 
     /// Whether the kernel has to watch the descriptor.

@@ -166,23 +166,6 @@ import Testing
         thread.stop()
     }
 
-    @Test(arguments: [StreamKind.pipe, .bytes, .boundInput, .file])
-    func `a stream on two loops delivers each event once, on one of them at a time`(kind: StreamKind) throws {
-        let threads = [try RunLoopThread(name: "one"), try RunLoopThread(name: "two")]
-        let (fixture, read) = (try Fixture(kind), Shared<[UInt8]>([]))
-        let counter = Counter { stream, event in
-            guard event == .hasBytesAvailable else { return }
-            let bytes = (stream as! InputStream).read(upTo: 1)
-            read.update { $0 += bytes }
-        }
-        for thread in threads { fixture.stream.schedule(in: thread.runLoop, forMode: .default) }
-        fixture.stream.start(counter, on: threads[0].runLoop)
-        counter.waitForEnd()
-        for thread in threads { thread.stop() }
-        #expect(read.value == Fixture.content && !counter.hasOverlapped)
-        for event in [1, 16] as [UInt] { #expect(counter.events.value.count { $0 == event } == 1) }
-    }
-
     @Test(arguments: StreamKind.allCases)
     func `a stream can be scheduled again after its loop's thread has ended`(kind: StreamKind) throws {
         let (fixture, recorder, thread) = (try Fixture(kind), Recorder(), try RunLoopThread(name: "ends"))

@@ -29,7 +29,7 @@ import Testing
             for input in Model.Input.allCases {
                 var next = model
                 guard next.take(input) else { continue }
-                next.updateLoops()
+                next.update()
                 guard known.insert(next.key).inserted else { continue }
                 next.checkProgress()
                 if let problem = next.problem {
@@ -50,8 +50,9 @@ struct Model {
         case begin, moved, movedToEnd, movedAndFull, movedAndAwaiting
         case kernelReports, kernelConfirms, roomFound, roomFull, roomAwaited
         case backendWaits, backendIsReady, backendIsAtEnd
-        case loopServes, callbackReturns, callbackReturnsElsewhere, queueCalls
-        case delegateSet, delegateReplaced, delegateRemoved, scheduled, unscheduled, queueSet
+        case loopServes, otherLoopServes, callbackReturns, callbackReturnsElsewhere, queueCalls
+        case delegateSet, delegateReplaced, delegateRemoved, scheduled, movedToOtherLoop, unscheduled,
+            queueSet
         case watchRefused
     }
 
@@ -60,8 +61,9 @@ struct Model {
     /// The first violated rule.
     private(set) var problem: String?
 
-    private static let loop = LoopIdentity(number: 1)
-    private let poll = Poll(loop: Self.loop, count: 1)
+    /// The loop that the stream was scheduled on last, and the other one.
+    private var loops = (LoopIdentity(number: 1), LoopIdentity(number: 2))
+    private var poll: Poll { Poll(loop: loops.0, count: 1) }
     private static let common = ModeSet(.default)
 
     private var machine: StreamMachine
@@ -101,11 +103,12 @@ struct Model {
         add(UInt(machine.batchBits), bits: 5)
         add(delivered.rawValue, bits: 5)
         add(callback?.event.rawValue ?? 0, bits: 5)
-        let entry = machine.schedule[Self.loop]
+        let attachment = machine.attachment
         for flag in [
             machine.readinessSource == .unannounced, machine.isClosed, machine.isUnacknowledged,
-            machine.mayReportBeStale, machine.isOnQueue, entry != nil, entry?.isWatched == true,
-            entry?.isDisarmed == true, entry?.isUpToDate == true, hasDelegate, isMoving, isEnqueued,
+            machine.mayReportBeStale, machine.isOnQueue, attachment != nil, attachment?.isWatched == true,
+            attachment?.isDisarmed == true, attachment?.isUpToDate == true, loops.0.number == 1, hasDelegate,
+            isMoving, isEnqueued,
             isTurnEnqueued, isAwaitingBackend, isRoomKnown, callback?.hasDelegate == true,
             callback?.isVoid == true, question != nil, question?.kind == .room,
             question?.since == machine.transfers,
@@ -141,18 +144,24 @@ struct Model {
             (isRoomKnown, isAwaitingBackend) = (true, false)
         case .backendIsAtEnd: machine.noteAvailability(.atEnd, since: machine.transfers)
         case .loopServes: return serve(isReady: false)
+        case .otherLoopServes:
+            let action = machine.serve(after: Poll(loop: loops.1, count: 1), isReady: true) { _ in true }
+            check(action == .none, "a loop that the stream is not on serves it")
         case .callbackReturns: return endCallback(mayContinue: true)
         case .callbackReturnsElsewhere: return endCallback(mayContinue: false)
         case .queueCalls: return isTurnEnqueued ? turnPassed() : startCallback()
         case .delegateSet, .delegateReplaced: setDelegate(isOther: input == .delegateReplaced || !hasDelegate)
         case .delegateRemoved: hasDelegate = false
         case .scheduled: schedule(onQueue: false)
+        case .movedToOtherLoop:
+            guard machine.isScheduled, !machine.isOnQueue else { return false }
+            move()
         case .unscheduled: unschedule()
         case .queueSet: schedule(onQueue: true)
         case .watchRefused:
             guard isWatched else { return false }
             isWatched = false
-            machine.failWatching(on: Self.loop, Errno.noMemory)
+            machine.failWatching(on: loops.0, Errno.noMemory)
         }
         return true
     }
@@ -163,7 +172,7 @@ struct Model {
         check(!machine.mustDeliver || machine.next != .none, "an event is left")
         var machine = machine
         machine.noteAvailability(.waiting, since: machine.transfers)
-        _ = machine.update(Self.loop)
+        _ = machine.update(loops.0)
         let waits = machine.needsWatch(isDisarmed: false) || readinessSource == .backend || isAwaitingBackend
         let turns = machine.delivery == .held
         check(
@@ -221,7 +230,7 @@ extension Model {
 
     private mutating func perform(_ action: StreamMachine.Action) {
         switch action {
-        case .none, .askBackend, .signal, .updateLoops: break
+        case .none, .askBackend, .signal, .update: break
         case .disarm: isWatched = false
         case .askKernel(let since): question = (.kernel, since)
         case .checkRoom(let since): question = (.room, since)
@@ -299,22 +308,35 @@ extension Model {
         guard !machine.isClosed else { return }
         if onQueue || machine.isOnQueue { unschedule() }
         if !machine.isScheduled { forgetAcknowledgement() }
-        check(machine.schedule(on: Self.loop, .default, common: Self.common), "an open stream is refused")
+        let (isScheduled, left) = machine.schedule(on: loops.0, .default, common: Self.common)
+        check(isScheduled && left == nil, "an open stream is refused, or leaves its own loop")
         if onQueue { machine.joinQueue() }
     }
 
-    /// Performs ``StreamMachine/Action/updateLoops``, as the engine does after every change.
-    mutating func updateLoops() {
+    /// Takes the stream, with its pending events, to the other loop.
+    private mutating func move() {
+        let (pending, former) = (machine.pending, loops.0)
+        loops = (loops.1, loops.0)
+        let (isScheduled, left) = machine.schedule(on: loops.0, .default, common: Self.common)
+        check(isScheduled == !machine.isClosed, "an open stream is refused, or a closed one is not")
+        check(!isScheduled || left?.loop == former, "the former loop is not left")
+        check(machine.pending == pending, "an event is lost on the way to another loop")
+        (isWatched, question) = (false, nil)
+        forgetAcknowledgement()
+    }
+
+    /// Performs ``StreamMachine/Action/update``, as the engine does after every change.
+    mutating func update() {
         check(!machine.isClosed || [.closed, .error].contains(machine.status), "closed, and open again")
         changeReadinessSource()
-        let (loops, isForQueue) = machine.takeLoopsToUpdate()
+        let (isForLoop, isForQueue) = machine.takeUpdate()
         if isForQueue, machine.delivery == .held {
             isTurnEnqueued = true
         } else if isForQueue {
             perform(.enqueue)
         }
-        for loop in loops {
-            guard let update = machine.update(loop.loop) else {
+        if isForLoop {
+            guard let update = machine.update(loops.0) else {
                 return check(false, "an unknown loop is behind")
             }
             isWatched = update.isWatched
@@ -322,7 +344,7 @@ extension Model {
                 update.isSignalled == (machine.mustDeliver || machine.mustTurn),
                 "the loop is raised for nothing, or not for an event")
         }
-        let isBehind = machine.schedule[Self.loop].map { $0.isWatched != isWatched } ?? false
+        let isBehind = machine.attachment.map { $0.isWatched != isWatched } ?? false
         check(!isBehind, "the loop watches what it should not, or does not what it should")
     }
 
@@ -343,7 +365,7 @@ extension Model {
     }
 
     private mutating func unschedule() {
-        machine.unscheduleEverywhere()
+        machine.detach()
         (isWatched, isEnqueued, isTurnEnqueued, question) = (false, false, false, nil)
     }
 }

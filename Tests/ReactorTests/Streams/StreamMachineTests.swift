@@ -100,8 +100,8 @@ import Testing
 
     @Test func `a loop that has taken its update is asked again after a change only`() {
         var machine = opened()
-        #expect(machine.next == .updateLoops)
-        let (first, second) = (machine.requestUpdate(of: loop), machine.requestUpdate(of: loop))
+        #expect(machine.next == .update)
+        let (first, second) = (machine.requestUpdate(), machine.requestUpdate())
         let update = machine.update(loop)
         #expect(first && !second && update?.isWatched == true && update?.isSignalled == true)
         #expect(machine.next == .signal)
@@ -114,12 +114,12 @@ import Testing
         _ = machine.open()
         machine.opened(.kernel, isAtEnd: false)
         for _ in 0..<2 {
-            machine.unscheduleEverywhere()
+            machine.detach()
             _ = machine.schedule(on: loop, .default, common: ModeSet(.default))
             machine.joinQueue()
         }
         let stale = machine.beginCallback()
-        let isEnqueued = machine.takeLoopsToUpdate().isForQueue
+        let isEnqueued = machine.takeUpdate().isForQueue
         let current = machine.beginCallback()
         #expect(stale == .none && isEnqueued && current == .deliver(.openCompleted))
     }
