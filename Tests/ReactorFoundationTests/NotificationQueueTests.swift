@@ -89,12 +89,26 @@ private func runUntilIdle(_ mode: RunLoop.Mode, _ log: Trace) {
         #expect(queue.posted() == ["now", "asap 1", "asap 2", "idle 1", "idle 2"])
     }
 
-    @Test func `idle notifications wait until no asap notifications are pending`() {
-        let queue = LoggedQueue()
-        queue.on("asap 1") { [unowned queue] in queue.enqueue("asap 2", .asap) }
-        queue.enqueue("idle", .whenIdle)
-        queue.enqueue("asap 1", .asap)
-        #expect(queue.posted().last == "idle" && queue.log.all.count == 3)
+    @Test(arguments: ["asap", "idle"])
+    func
+        `an idle notification waits for what the receivers of others enqueue, and the loop posts it before it sleeps`(
+            style: String
+        ) throws
+    {
+        nonisolated(unsafe) let queue = LoggedQueue()  // used only on this thread
+        // Not common, so that only the queue ends the loop's sleep.
+        let (loop, mode) = (RunLoop.current, RunLoop.Mode("alone"))
+        loop.hold(mode)
+        for number in 1..<5 {
+            queue.on("\(number)") { queue.enqueue("\(number + 1)", .asap, .none, [mode]) }
+        }
+        queue.on(style == "asap" ? "last" : "5") { loop.stop() }
+        queue.enqueue("last", .whenIdle, .none, [mode])
+        queue.enqueue("1", style == "asap" ? .asap : .whenIdle, .none, [mode])
+        let result = withVirtualTime { _ in loop.run(in: mode, until: .now + .seconds(5)) }
+        let names = (1...5).map(String.init)
+        #expect(
+            result == .stopped && queue.log.all == (style == "asap" ? names + ["last"] : ["last"] + names))
     }
 
     @Test func `notifications with several sets of modes are posted in order`() {
@@ -118,14 +132,6 @@ private func runUntilIdle(_ mode: RunLoop.Mode, _ log: Trace) {
         RunLoop.current.run(mode: .default, before: Deadline.distantFuture)
         NotificationCenter.default.removeObserver(token)
         #expect(log.all == ["mark"])
-    }
-
-    @Test func `a block that an idle notification schedules runs before the loop waits`() {
-        let (queue, loop, source) = (LoggedQueue(), RunLoop.current, RunLoop.Source {})
-        queue.on("idle") { loop.perform { loop.stop() } }
-        queue.enqueue("idle", .whenIdle)
-        loop.add(source, forMode: .default)
-        #expect(loop.run(in: .default) == .stopped)
     }
 
     // MARK: Modes

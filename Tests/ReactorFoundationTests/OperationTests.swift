@@ -65,14 +65,6 @@ import Testing
         #expect(operation.succeeded)
     }
 
-    @Test func `an executing operation keeps its loop running`() {
-        let operation = ScriptedOperation { operation in
-            Timer.scheduled(after: .milliseconds(1)) { _ in operation.finish() }
-        }
-        run(operation)
-        #expect(operation.log.all == ["start", "finish"])
-    }
-
     // MARK: Finishing
 
     @Test
@@ -224,29 +216,6 @@ import Testing
             queue.waitUntilAllOperationsAreFinished()
             #expect(operations.map(\.log.all) == [["start", "cancel", "finish"], [], []])
             #expect(operations.allSatisfy { $0.error is CancellationError })
-        }
-    }
-
-    @Test func `an operation begins after its dependencies finish, also across queues`() throws {
-        try withRunLoop { loop in
-            let log = Trace()
-            let operations = ["1", "2"].map { name in
-                ScriptedOperation(runLoop: loop) { operation in
-                    log("begin \(name)")
-                    Timer.scheduled(after: .milliseconds(1)) { _ in
-                        log("end \(name)")
-                        operation.finish()
-                    }
-                }
-            }
-            let last = BlockOperation { log("block") }
-            operations[1].addDependency(operations[0])
-            last.addDependency(operations[1])
-            let (queue, other) = (OperationQueue(), OperationQueue())
-            other.addOperation(last)
-            queue.addOperations(operations.reversed(), waitUntilFinished: true)
-            other.waitUntilAllOperationsAreFinished()
-            #expect(log.all == ["begin 1", "end 1", "begin 2", "end 2", "block"])
         }
     }
 

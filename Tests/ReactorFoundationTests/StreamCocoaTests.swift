@@ -100,21 +100,4 @@ import Testing
         Stream.getBoundStreams(withBufferSize: 16, inputStream: nil, outputStream: &output)
         #expect(output !== writer)
     }
-
-    @Test func `property keys have Cocoa's raw values`() {
-        typealias Key = Stream.PropertyKey
-        let names: [(Key, String)] = [
-            (.dataWrittenToMemoryStreamKey, "kCFStreamPropertyDataWritten"),
-            (.fileCurrentOffsetKey, "kCFStreamPropertyFileCurrentOffset"),
-            (.socketNativeHandleKey, "kCFStreamPropertySocketNativeHandle"),
-            (.socketSecurityLevelKey, "kCFStreamPropertySocketSecurityLevel"),
-            (.socksProxyConfigurationKey, "kCFStreamPropertySOCKSProxy"),
-            (.networkServiceType, "kCFStreamNetworkServiceType"),
-        ]
-        for (key, name) in names { #expect(key.rawValue == name && key == Key(name)) }
-        // Foundation on Linux has other values for these.
-        let signaling = StreamNetworkServiceTypeValue.callSignaling.rawValue
-        #expect(signaling == "kCFStreamNetworkServiceTypeCallSignaling")
-        #expect(StreamSOCKSProxyConfiguration.hostKey.rawValue == "SOCKSProxy")
-    }
 }

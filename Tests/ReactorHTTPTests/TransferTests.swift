@@ -75,6 +75,15 @@ import Testing
         #expect(received.all[1] == "hello")
     }
 
+    @Test func `fields are found in any case and keep their order`() {
+        var fields: HTTPFields = ["Accept": "a", "X": "1"]
+        fields.append("ACCEPT", "b")
+        #expect(fields.values(for: "accept") == ["a", "b"])
+        fields["x"] = nil
+        fields["accept"] = "c"
+        #expect(fields.fields.map(\.name) == ["accept"])
+    }
+
     @Test(arguments: [
         "gopher://host/", "http://", "file:///etc/passwd", "nonsense://", "127.0.0.1:1/", "localhost/",
         "http:/127.0.0.1:1/", "http:///127.0.0.1:1/", "http://127.0.0.1:1/a\0b", "http://127.0.0.1:1/a\nb",

@@ -97,6 +97,30 @@ import ReactorFoundation
 #if DEBUG
 
 extension PortLimitTests {
+    @Test func `messages that wait take no more bytes than the limit`() {
+        var room = PortRoom(limit: 1_000)
+        room.take(600)
+        #expect(room.fits(400) && !room.fits(401))
+        room.release(600)
+        #expect(room.fits(401))
+    }
+
+    @Test func `a connection that closes within a message leaves its room to others`() throws {
+        let receiver = try PortReceiver(at: .ipv4Loopback(port: 0))
+        let arrived = Countdown(1)
+        receiver.setMessageHandler { arrived.count() }
+        let message = PortBytes.message(components: [[UInt8](repeating: 7, count: 900_000)])
+        let (first, second) = (
+            try SocketPeer(connectedTo: receiver.address), try SocketPeer(connectedTo: receiver.address)
+        )
+        first.send(Array(message.prefix(10)))
+        first.close()
+        let sender = try JoinableThread { second.send(message) }
+        arrived.wait()
+        receiver.close()
+        sender.join()
+    }
+
     @Test func `a queue that is never empty keeps no message that was taken`() async {
         await #expect(processExitsWith: .success) {
             let (count, size) = (400, 1 << 20)

@@ -19,12 +19,6 @@ private final class LoggingPort: Port, @unchecked Sendable {
     deinit { invalidate() }
 }
 
-private final class DeinitPort: Port, @unchecked Sendable {
-    private let onDeinit: AtEnd
-
-    init(_ onDeinit: AtEnd) { self.onDeinit = onDeinit }
-}
-
 /// A port that overrides `isValid` and `invalidate()` without calling `super`, as Cocoa code does.
 private final class IndependentPort: Port, @unchecked Sendable {
     private let onDeinit: AtEnd
@@ -99,7 +93,7 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
             #expect(port != nil)
             RunLoop.current.remove(try #require(port), forMode: .default)
             #expect(port == nil)
-            RunLoop.current.add(DeinitPort(AtEnd { log("freed") }), forMode: .default)
+            RunLoop.current.add(IndependentPort(AtEnd { log("freed") }), forMode: .default)
         }
         #expect(log.all == ["freed"])
     }

@@ -1,6 +1,9 @@
+import Glibc
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
+import ReactorTesting
+import Testing
 
 typealias Outcome = Result<HTTPResponse, HTTPError>
 /// The library has an internal one.
@@ -102,6 +105,31 @@ extension Outcome {
     }
     var kind: HTTPError.Kind? { error?.kind }
     var body: String? { (try? get()).map { String(decoding: $0.body, as: UTF8.self) } }
+}
+
+/// A server that a test with virtual time plays itself: what it sends has arrived when the loop runs next.
+struct PlayedServer {
+    private let listener: SocketPeer
+    let url: String
+
+    init() throws {
+        listener = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
+        url = "http://127.0.0.1:\(try listener.localAddress.port ?? 0)"
+    }
+
+    /// Accepts the next connection, and receives the head of its request.
+    func accept(_ time: VirtualTime) throws -> SocketPeer {
+        time.advance(by: .milliseconds(1))
+        let peer = try listener.accept()
+        #expect(peer.readHead() != nil)
+        return peer
+    }
+
+    /// Whether a client has connected that is not accepted yet.
+    var isAsked: Bool {
+        var state = pollfd(fd: listener.number, events: Int16(POLLIN), revents: 0)
+        return poll(&state, 1, 0) > 0
+    }
 }
 
 extension TestServer {
