@@ -83,32 +83,6 @@ private func withReversingServer(_ body: (Int) -> Void) throws {
         }
     }
 
-    @Test func `a refused connection reports ECONNREFUSED`() throws {
-        let notListening = try SocketPeer(family: AF_INET)
-        try notListening.bind(to: .ipv4Loopback(port: 0))
-        let client = ChatClient()
-        client.connect(host: "127.0.0.1", port: Int(try notListening.localAddress.port ?? 0))
-        run(client)
-        #expect(client.lastError?.domain == NSPOSIXErrorDomain && client.lastError?.code == Int(ECONNREFUSED))
-    }
-
-    @Test func `a client can poll without a run loop`() throws {
-        try withReversingServer { port in
-            var (input, output): (InputStream?, OutputStream?)
-            Stream.getStreamsToHost(
-                withName: "127.0.0.1", port: port, inputStream: &input, outputStream: &output)
-            input!.open()
-            output!.open()
-            waitUntil { output!.streamStatus != .opening }
-            #expect(output!.write([1, 2, 3, 4, 5], maxLength: 5) == 5)
-            waitUntil { input!.hasBytesAvailable }
-            var bytes = [UInt8](repeating: 0, count: 5)
-            #expect(input!.read(&bytes, maxLength: 5) == 5 && bytes == [5, 4, 3, 2, 1])
-            input!.close()
-            output!.close()
-        }
-    }
-
     @Test func `a subclass can override a stream's methods`() {
         let stream = CountdownStream(from: 3)
         stream.open()

@@ -33,8 +33,7 @@ private func remainingLines(of probe: Child) -> [String] {
         let probe = try Child("foundation-probe", ["echo port"])
         let number = try #require(probe.readLine().flatMap(UInt16.init))
         let remote = try #require(SocketPort(remoteWithTCPPort: number, host: "localhost"))
-        let mailbox = Mailbox()
-        let port = try SocketPort.listening(mailbox)
+        let (port, mailbox) = try SocketPort.listening()
         for index in 0..<10 { remote.sendTexts("message \(index)", number: 10 * index, from: port) }
         mailbox.wait(10)
         #expect(mailbox.texts == (0..<10).map { "message \($0)" })

@@ -31,9 +31,9 @@ private final class LoggedQueue {
         _ = center.addObserver(forName: Notification.Name(name), object: nil, queue: nil) { _ in action() }
     }
 
-    /// Runs the loop until nothing is posted any more, and returns what has been posted in all.
+    /// Runs the loop until nothing is posted, and returns what has been posted in all.
     func posted(in mode: RunLoop.Mode = .default) -> [String] {
-        runUntilIdle(mode, log)
+        runUntilIdle(mode)
         return log.all
     }
 }
@@ -60,20 +60,11 @@ private struct EqualSender: Hashable {
     func hash(into hasher: inout Hasher) {}
 }
 
-/// Runs the loop until it is about to wait twice with no new line in the log between.
-private func runUntilIdle(_ mode: RunLoop.Mode, _ log: Trace) {
-    let (loop, source) = (RunLoop.current, RunLoop.Source {})
-    var lineCount = -1
-    let observer = RunLoop.Observer(for: .beforeWaiting, order: .max) { _, _ in
-        if log.all.count == lineCount { loop.stop() }
-        lineCount = log.all.count
-        loop.wakeUp()
-    }
-    loop.add(source, forMode: mode)
-    loop.add(observer, forMode: mode)
-    loop.run(in: mode)
+/// Runs the loop until nothing is posted any more.
+private func runUntilIdle(_ mode: RunLoop.Mode) {
+    let source = RunLoop.current.hold(mode)
+    withVirtualTime { $0.runUntilIdle(inMode: mode) }
     source.invalidate()
-    observer.invalidate()
 }
 
 @Suite(.runLoop) struct NotificationQueueTests {
@@ -120,18 +111,12 @@ private func runUntilIdle(_ mode: RunLoop.Mode, _ log: Trace) {
     }
 
     @Test func `a notification enqueued in a source's handler is posted before the run returns`() {
-        let log = Trace()
-        let token = NotificationCenter.default.addObserver(forName: .mark, object: nil, queue: nil) { _ in
-            log("mark")
-        }
-        let source = RunLoop.Source {
-            NotificationQueue.default.enqueue(.init(name: .mark), postingStyle: .asap)
-        }
+        nonisolated(unsafe) let queue = LoggedQueue()  // used only on this thread
+        let source = RunLoop.Source { queue.enqueue("mark", .asap) }
         RunLoop.current.add(source, forMode: .default)
         source.signal()
         RunLoop.current.run(mode: .default, before: Deadline.distantFuture)
-        NotificationCenter.default.removeObserver(token)
-        #expect(log.all == ["mark"])
+        #expect(queue.log.all == ["mark"])
     }
 
     // MARK: Modes
@@ -277,7 +262,7 @@ private func runUntilIdle(_ mode: RunLoop.Mode, _ log: Trace) {
                 own.enqueue(.init(name: .mark), postingStyle: .asap, coalesceMask: .none, forModes: [mode])
             }
             queue.value = nil
-            loop.performAndWait { runUntilIdle(mode, log) }
+            loop.performAndWait { runUntilIdle(mode) }
         }
         #expect(log.all.isEmpty)
     }

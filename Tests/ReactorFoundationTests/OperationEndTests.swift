@@ -105,18 +105,6 @@ import Testing
         waitUntil { dependent == nil }
     }
 
-    @Test func `a removed dependency does not keep the operation that depended on it`() {
-        let operation = ScriptedOperation()
-        weak var dependent: BlockOperation?
-        do {
-            let end = BlockOperation {}
-            dependent = end
-            end.addDependency(operation)
-            end.removeDependency(operation)
-        }
-        #expect(dependent == nil)
-    }
-
     @Test func `a cancelled operation removes its dependencies before it finishes`() {
         let (dependency, operation) = (BlockOperation {}, ScriptedOperation())
         operation.addDependency(dependency)

@@ -9,10 +9,8 @@ import Testing
     // MARK: Starting
 
     @Test func `two operations execute at once on one thread`() throws {
-        try withRunLoop { loop in
-            let (first, second) = (ScriptedOperation(runLoop: loop), ScriptedOperation(runLoop: loop))
-            for operation in [first, second] { operation.start() }
-            for operation in [first, second] { operation.started.wait() }
+        try withExecuting(2) { operations in
+            let (first, second) = (operations[0], operations[1])
             #expect(first.isExecuting && second.isExecuting)
             second.finish()
             second.finished.wait()
@@ -95,23 +93,10 @@ import Testing
     }
 
     @Test func `finish on another thread finishes the operation on the loop's thread`() throws {
-        final class Operation: ScriptedOperation, @unchecked Sendable {
-            var loop: RunLoop?
-
-            override func operationDidStart() {
-                loop = RunLoop.current
-                super.operationDidStart()
-            }
-
-            override func operationWillFinish() { log("\(loop?.isCurrent == true)") }
-        }
-        try withRunLoop { loop in
-            let operation = Operation(runLoop: loop)
-            operation.start()
-            operation.started.wait()
-            operation.finish()
-            operation.finished.wait()
-            #expect(operation.log.all == ["start", "true"])
+        try withExecuting { operations in
+            operations[0].finish()
+            operations[0].finished.wait()
+            #expect(operations[0].log.all == ["start", "finish"])
         }
     }
 
@@ -138,10 +123,8 @@ import Testing
     }
 
     @Test func `cancelling on many threads calls operationDidCancel once`() throws {
-        try withRunLoop { loop in
-            let operation = ScriptedOperation(runLoop: loop)
-            operation.start()
-            operation.started.wait()
+        try withExecuting { operations in
+            let operation = operations[0]
             onThreads(4) { _ in operation.cancel() }
             operation.finished.wait()
             operation.cancel()
@@ -173,11 +156,8 @@ import Testing
     }
 
     @Test func `an operation that is cancelled and finished concurrently finishes once`() throws {
-        try withRunLoop { loop in
-            for _ in 0..<Depth.of(full: 500, quick: 50) {
-                let operation = ScriptedOperation(runLoop: loop)
-                operation.start()
-                operation.started.wait()
+        try withExecuting(Depth.of(full: 500, quick: 50)) { operations in
+            for operation in operations {
                 DispatchQueue.concurrentPerform(iterations: 2) { index in
                     if index == 0 { operation.cancel() } else { operation.finish() }
                 }
