@@ -73,16 +73,6 @@ private func withReversingServer(_ body: (Int) -> Void) throws {
         }
     }
 
-    @Test func `a client that requires SSL 3 gets an error, whatever type the level has`() {
-        let level = StreamSocketSecurityLevel.ssLv3
-        for security in [level, level.rawValue, level as AnyObject, level.rawValue as NSString] as [Any] {
-            let client = ChatClient()
-            client.connect(host: "127.0.0.1", port: 1, security: security)
-            run(client)
-            #expect(client.lastError?.code == Int(EPROTONOSUPPORT))
-        }
-    }
-
     @Test func `a subclass can override a stream's methods`() {
         let stream = CountdownStream(from: 3)
         stream.open()
@@ -93,18 +83,6 @@ private func withReversingServer(_ body: (Int) -> Void) throws {
         let wrapper = WrappingStream(stream)
         wrapper.open()
         #expect(wrapper.read(&byte, maxLength: 1) == 0)
-    }
-
-    @Test func `a timer's dates and tolerance have Foundation's types`() {
-        let fired = Shared(0)
-        let timer = Timer.scheduledTimer(withTimeInterval: 0.001, repeats: false) { _ in fired.value += 1 }
-        let date = timer.fireDate
-        timer.tolerance += 0.001
-        timer.fireDate = date.addingTimeInterval(0.001)
-        RunLoop.current.add(
-            Timer(timeInterval: 0, repeats: true, block: { $0.invalidate() }), forMode: .commonModes)
-        while fired.value == 0, RunLoop.current.run(mode: .defaultRunLoopMode, before: Date.distantFuture) {}
-        #expect(fired.value == 1 && Date() >= date)
     }
 
     @Test func `a delegate may close its stream in its deinit on another thread`() throws {

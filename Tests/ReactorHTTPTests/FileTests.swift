@@ -57,12 +57,6 @@ import Testing
         #expect(target.names == ["file"])
     }
 
-    @Test func `a retry continues where the first attempt ended`() throws {
-        #expect(try target.run(Self.cutting { _ in "\"1\"" }, retries: 1).get().status == 206)
-        #expect(target.saved == "hello world")
-        #expect(target.names == ["file"])
-    }
-
     @Test(.enabled(if: Nginx.isAvailable))
     func `so does one of a download over HTTP 2`() throws {
         let (nginx, server) = (try Nginx.shared.get(), try Self.cutting { _ in "\"1\"" })

@@ -59,22 +59,6 @@ import Testing
         gate.give(true)
     }
 
-    @Test func `the method, the fields and the body are sent`() throws {
-        let received = Trace()
-        let server = try TestServer { peer, _ in
-            received(peer.readHead() ?? "")
-            received(String(decoding: peer.receive(5), as: UTF8.self))
-            peer.send(response(body: "ok"))
-        }
-        let request = HTTPRequest(
-            server.url + "/items", method: "PATCH", fields: ["X-Name": "value"],
-            body: .bytes(Array("hello".utf8)))
-        #expect(HTTPSession().run(request).body == "ok")
-        #expect(received.all[0].hasPrefix("PATCH /items HTTP/1.1\r\n"))
-        #expect(received.all[0].contains("X-Name: value\r\n"))
-        #expect(received.all[1] == "hello")
-    }
-
     @Test func `fields are found in any case and keep their order`() {
         var fields: HTTPFields = ["Accept": "a", "X": "1"]
         fields.append("ACCEPT", "b")

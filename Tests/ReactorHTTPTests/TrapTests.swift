@@ -28,17 +28,10 @@ import Testing
     }
 
     @Test func `a pass of the loop receives a bounded number of bytes`() throws {
-        let (size, count) = (64 << 20, PassCount())
-        let server = try TestServer { peer, _ in
-            guard peer.readHead() != nil else { return }
-            peer.send("HTTP/1.1 200 OK\r\nContent-Length: \(size)\r\n\r\n")
-            let piece = [UInt8](repeating: 97, count: 1 << 20)
-            for _ in 0..<size >> 20 { peer.send(piece) }
-        }
-        let session = HTTPSession { $0.bytesInFlight = size }
+        let (size, count) = (24 << 20, PassCount())
+        let (server, session) = (try TestServer.sized(size), HTTPSession { $0.bytesInFlight = size })
         #expect(session.run(HTTPRequest(server.url), to: .pieces(count.note)).kind == nil)
-        #expect(count.total.value == size)
-        #expect(count.most.value <= 8 << 20)
+        #expect(count.total.value == size && count.most.value <= 8 << 20)
     }
 
     @Test func `a pass of a loop that receives events delivers a bounded number of bytes`() throws {
@@ -301,21 +294,14 @@ import Testing
 
 /// Holds threads in connect(2), with which getaddrinfo(3) asks its servers, until the test opens the gate.
 private enum Gate {
-    static let arrivals = pair()
-    static let isOpen = pair()
-
-    /// What is written to the second can be read from the first.
-    private static func pair() -> (read: CInt, write: CInt) {
-        guard let pair = try? socketPair() else { fatalError("no sockets are left for a test") }
-        return pair
-    }
+    static let (arrivals, isOpen) = (try! socketPair(), try! socketPair())
 
     /// Begins to hold the calling thread and those that it starts. False if the kernel does not allow that.
     static func hold() -> Bool {
         _ = (arrivals, isOpen)
         signal(SIGSYS) { _ in
-            var (byte, gate) = (UInt8(0), pollfd(fd: Gate.isOpen.read, events: Int16(POLLIN), revents: 0))
-            _ = write(Gate.arrivals.write, &byte, 1)
+            Gate.put(Gate.arrivals.1)
+            var gate = pollfd(fd: Gate.isOpen.0, events: Int16(POLLIN), revents: 0)
             poll(&gate, 1, -1)
         }
         return reactor_test_trap_connect()
@@ -323,12 +309,14 @@ private enum Gate {
 
     static func waitForArrival() {
         var byte = UInt8(0)
-        _ = read(arrivals.read, &byte, 1)
+        _ = read(arrivals.0, &byte, 1)
     }
 
-    static func open() {
+    static func open() { put(isOpen.1) }
+
+    private static func put(_ descriptor: CInt) {
         var byte = UInt8(0)
-        _ = write(isOpen.write, &byte, 1)
+        _ = write(descriptor, &byte, 1)
     }
 }
 
