@@ -190,16 +190,4 @@ import Testing
         client.close()
         withExtendedLifetime(peer) {}
     }
-
-    @Test func `the handshake of an existing connection is no attempt to connect`() throws {
-        let (server, peer) = try TLSEnd.withPeer()
-        server.input.connectTimeout = .milliseconds(1)
-        try server.input.startTLS(.testServer())
-        server.open()
-        server.settle()
-        #expect(server.input.streamErrno == .timedOut)
-        for stream in server.streams { #expect((stream.streamError as? IOError)?.operation == .handshake) }
-        server.close()
-        withExtendedLifetime(peer) {}
-    }
 }

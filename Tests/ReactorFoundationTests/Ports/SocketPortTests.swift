@@ -17,22 +17,6 @@ import Testing
         #expect(message.receivePort === port && message.sendPort == nil)
     }
 
-    @Test func `a reply goes to the port that the message names`() throws {
-        let (client, replies) = try SocketPort.listening()
-        let requests = Mailbox { message in
-            let reply = PortMessage(
-                sendPort: message.sendPort, receivePort: message.receivePort,
-                components: message.components)
-            reply.msgid = message.msgid + 1
-            #expect(reply.send(before: .distantFuture))
-        }
-        let server = try SocketPort.listening(requests)
-        #expect(server.remote.sendTexts("question", number: 1, from: client))
-        replies.wait(1)
-        #expect(replies.texts == ["question"] && replies.messages[0].msgid == 2)
-        #expect(replies.messages[0].sendPort == server.remote)
-    }
-
     @Test func `a port can be a component`() throws {
         let (port, mailbox) = try SocketPort.listening()
         let other = try #require(SocketPort(remoteWithTCPPort: 4711, host: "::1"))
