@@ -119,15 +119,20 @@ struct PlayedServer {
 
     /// Accepts the next connection, and receives the head of its request.
     func accept(_ time: VirtualTime) throws -> SocketPeer {
-        time.advance(by: .milliseconds(1))
+        while !isAsked { time.advance(by: .milliseconds(1)) }
         let peer = try listener.accept()
+        var isOn: CInt = 1
+        setsockopt(peer.number, CInt(IPPROTO_TCP), TCP_NODELAY, &isOn, socklen_t(MemoryLayout<CInt>.size))
+        while !Self.isReadable(peer) { time.advance(by: .milliseconds(1)) }
         #expect(peer.readHead() != nil)
         return peer
     }
 
     /// Whether a client has connected that is not accepted yet.
-    var isAsked: Bool {
-        var state = pollfd(fd: listener.number, events: Int16(POLLIN), revents: 0)
+    var isAsked: Bool { Self.isReadable(listener) }
+
+    private static func isReadable(_ peer: SocketPeer) -> Bool {
+        var state = pollfd(fd: peer.number, events: Int16(POLLIN), revents: 0)
         return poll(&state, 1, 0) > 0
     }
 }
