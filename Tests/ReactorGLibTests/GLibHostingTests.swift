@@ -175,17 +175,15 @@ private func destroySource(_ context: Context) {
         #expect(fates.allSatisfy { $0.isFreed } && loop.currentMode == nil)
     }
 
-    @Test func `what a hosting releases at its end may release the context`() async {
-        await #expect(processExitsWith: .success) {
-            for round in 0..<Depth.of(full: 200, quick: 20) {
-                try onAThread {
-                    let context = Shared<Context?>(Context())
-                    let last = AtEnd { context.value = nil }
-                    let hosting = try RunLoop.current.attach(toGLibContext: context.value!.pointer) {
-                        withExtendedLifetime(last) {}
-                    }
-                    if round.isMultiple(of: 2) { hosting.end() }
+    @Test func `what a hosting releases at its end may release the context`() throws {
+        for round in 0..<Depth.of(full: 200, quick: 20) {
+            try onAThread {
+                let context = Shared<Context?>(Context())
+                let last = AtEnd { context.value = nil }
+                let hosting = try RunLoop.current.attach(toGLibContext: context.value!.pointer) {
+                    withExtendedLifetime(last) {}
                 }
+                if round.isMultiple(of: 2) { hosting.end() }
             }
         }
     }
@@ -205,38 +203,23 @@ private func destroySource(_ context: Context) {
     @Test(arguments: [false, true], [false, true])
     func `a source that is destroyed while a handler runs the loop ends the hosting after that run`(
         onAnotherThread: Bool, isHandler: Bool
-    ) async {
-        await #expect(processExitsWith: .success) { [onAnotherThread, isHandler] in
-            try onAThread {
-                let (loop, context) = (RunLoop.current, Context())
-                var trace: [String] = []
-                let main = MainLoop(context)
-                try loop.attach(toGLib: main.pointer)
-                let runNested = {
-                    Timer.scheduled(after: .zero, forMode: .custom) { _ in
-                        if onAnotherThread {
-                            try! onAThread { destroySource(context) }
-                        } else {
-                            destroySource(context)
-                        }
-                    }
-                    Timer.scheduled(after: .milliseconds(1), forMode: .custom) { _ in trace.append("nested") }
-                    loop.run(in: .custom)
-                    trace.append("returned")
-                    main.quit()
-                }
-                loop.observe(.exit) { _ in trace.append("exit") }
-                if isHandler {
-                    loop.perform(order: 0) { runNested() }
-                } else {
-                    context.whenIdle { runNested() }
-                }
-                main.run()
-                #expect(
-                    trace == (isHandler ? ["nested", "returned", "exit"] : ["nested", "exit", "returned"]))
-                #expect(loop.currentMode == nil)
+    ) throws {
+        let (context, destroy) = (context, { @Sendable [context] in destroySource(context) })
+        try loop.attach(toGLib: main.pointer)
+        let runNested = { @Sendable [loop, trace, main] in
+            Timer.scheduled(after: .zero, forMode: .custom) { _ in
+                if onAnotherThread { try! onAThread(destroy) } else { destroy() }
             }
+            Timer.scheduled(after: .milliseconds(1), forMode: .custom) { _ in trace("nested") }
+            loop.run(in: .custom)
+            trace("returned")
+            main.quit()
         }
+        loop.observe(.exit) { _ in trace("exit") }
+        if isHandler { loop.perform(order: 0) { runNested() } } else { context.whenIdle(runNested) }
+        main.run()
+        #expect(trace.all == (isHandler ? ["nested", "returned", "exit"] : ["nested", "exit", "returned"]))
+        #expect(loop.currentMode == nil)
     }
 
     @Test func `the loop's thread may end before its context`() throws {

@@ -31,8 +31,7 @@ import Testing
             #expect(target.run(server, resumes: resumes).kind == busy(.open))
         }
         #expect(try first.get().status == 200)
-        #expect(target.saved == "hello world")
-        #expect(target.names == ["file"])
+        #expect(target.files == ["file": "hello world"])
     }
 
     @Test func `a download may be started again as soon as it is cancelled`() throws {
