@@ -139,16 +139,24 @@ import Testing
         }
     }
 
-    @Test func `the level none may be a value, a string, an object or an entry of SSL settings`() {
-        let none = StreamSocketSecurityLevel.none
-        let values: [Any?] = [
+    @Test func `a level or a service type may be a value, a string, an object or an entry of SSL settings`() {
+        let (none, voice) = (StreamSocketSecurityLevel.none, StreamNetworkServiceTypeValue.voice)
+        let levels: [Any?] = [
             nil, none, none as AnyObject, none.rawValue as NSString,
             Foundation.StreamSocketSecurityLevel.none,
             [kCFStreamSSLLevel: none.rawValue] as NSDictionary,
         ]
-        for value in values {
-            let level = stream(with: value).property(forKey: .socketSecurityLevelKey) as? NSString
-            #expect(level == none.rawValue as NSString)
+        let types: [Any?] = [
+            voice, voice.rawValue as NSString, voice as AnyObject, kCFStreamNetworkServiceTypeVoice,
+        ]
+        for (key, values, name) in [
+            (Stream.PropertyKey.socketSecurityLevelKey, levels, none.rawValue),
+            (.networkServiceType, types, voice.rawValue),
+        ] {
+            for value in values {
+                let property = stream(with: value, forKey: key).property(forKey: key) as? NSString
+                #expect(property == name as NSString)
+            }
         }
     }
 
@@ -171,18 +179,6 @@ import Testing
             let input = stream(with: proxy, forKey: .socksProxyConfigurationKey)
             input.open()
             #expect(input.streamError as? StreamRequirementError == .proxyUnavailable)
-        }
-    }
-
-    @Test func `a network service type may be a value, a string or an object`() {
-        let (pair, voice) = (
-            Stream.connection(to: .ipv4Loopback(port: 9)), StreamNetworkServiceTypeValue.voice
-        )
-        for value in [
-            voice, voice.rawValue as NSString, voice as AnyObject, kCFStreamNetworkServiceTypeVoice,
-        ] as [Any] {
-            #expect(pair.input.setProperty(value, forKey: .networkServiceType))
-            #expect(pair.output.property(forKey: .networkServiceType) as? String == voice.rawValue)
         }
     }
 
