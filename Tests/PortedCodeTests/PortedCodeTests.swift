@@ -3,30 +3,6 @@ import ReactorTestSupport
 import ReactorTesting
 import Testing
 
-/// A delegate whose `deinit`, on any thread, closes a stream that a loop still serves.
-private final class Subscriber: NSObject, StreamDelegate {
-    private let input: InputStream
-    private let loop: RunLoop
-    private let eventCount = Shared(0)
-
-    func waitForEvent() { eventCount.wait { $0 > 0 ? () : nil } }
-
-    init(_ input: InputStream, on loop: RunLoop) {
-        (self.input, self.loop) = (input, loop)
-        super.init()
-        input.delegate = self
-        input.open()
-        input.schedule(in: loop, forMode: .default)
-    }
-
-    func stream(_ aStream: Stream, handle eventCode: Stream.Event) { eventCount.update { $0 += 1 } }
-
-    deinit {
-        input.remove(from: loop, forMode: .default)
-        input.close()
-    }
-}
-
 /// Accepts a connection, and sends its first five bytes back in reverse order.
 private func withReversingServer(_ body: (Int) -> Void) throws {
     let listener = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
@@ -83,19 +59,5 @@ private func withReversingServer(_ body: (Int) -> Void) throws {
         let wrapper = WrappingStream(stream)
         wrapper.open()
         #expect(wrapper.read(&byte, maxLength: 1) == 0)
-    }
-
-    @Test func `a delegate may close its stream in its deinit on another thread`() throws {
-        let thread = try RunLoopThread(name: "served")
-        for _ in 0..<Depth.of(full: 100, quick: 10) {
-            weak var stream: InputStream?
-            do {
-                let input = InputStream(data: Data([1]))
-                stream = input
-                Subscriber(input, on: thread.runLoop).waitForEvent()
-            }
-            waitUntil { stream == nil }
-        }
-        thread.stop()
     }
 }

@@ -44,7 +44,8 @@ import Testing
         try withNetwork(.with { $0.bytesInFlight = 2 * size }) { session in
             let launch = session.launch(
                 HTTPRequest(server.url), to: destination, delivery: .runLoop(loop, modes: [.default]))
-            launch.waitForBytes(size)
+            // This loop has not run, so that nothing has been delivered.
+            waitUntil { launch.transfer.progress.bytesReceived == size }
             loop.run { count.total.value < size }
         }
         #expect(count.most.value <= 4 << 20)

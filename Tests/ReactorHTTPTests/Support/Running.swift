@@ -27,20 +27,6 @@ struct Launch: Sendable {
         if loop.isCurrent { loop.run { outcome.value == nil } }
         return outcome.wait { $0 }
     }
-
-    /// Waits until the session's loop, which is another thread's, has received `count` bytes.
-    func waitForBytes(_ count: Int) {
-        let received = Shared(0)
-        loop.perform { [loop, transfer] in
-            received.value = transfer.progress.bytesReceived
-            let observer = RunLoop.Observer(for: .beforeWaiting) { observer, _ in
-                received.value = transfer.progress.bytesReceived
-                if received.value >= count { observer.invalidate() }
-            }
-            loop.add(observer, forMode: .default)
-        }
-        received.wait { $0 >= count ? () : nil }
-    }
 }
 
 /// Calls `body` with a session on a thread of its own.
