@@ -86,7 +86,7 @@ unpack_packages() {
 # unpacked in .build/servers, where the tests look for it too.
 want_servers() {
     local folder=$package/.build/servers name missing=()
-    for name in redis-server mosquitto nginx microsocks tinyproxy danted; do
+    for name in redis-server nginx microsocks tinyproxy danted; do
         PATH=$PATH:/usr/sbin:/usr/local/sbin:$folder/bin type -P "$name" >/dev/null || missing+=("$name")
     done
     ((${#missing[@]})) || return 0

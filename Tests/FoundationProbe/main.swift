@@ -43,42 +43,6 @@ private var count = 0
     run { count == 1 }
 }
 
-@MainActor func operationsOnMainLoop() {
-    let queue = OperationQueue()
-    queue.maxConcurrentOperationCount = 1
-    for name in ["a", "b"] {
-        let operation = RunLoopOperation(runLoop: .main) { operation in
-            print(name, "on main:", Thread.isMainThread)
-            return Timer.scheduled(after: .milliseconds(1)) { _ in
-                operation.finish()
-                MainActor.assumeIsolated { count += 1 }
-                RunLoop.main.stop()  // run(mode:before:) does not return after a timer
-            }
-        }
-        queue.addOperation(operation)
-    }
-    run { count == 2 }
-}
-
-@MainActor func notificationQueue() {
-    let name = Notification.Name("probe")
-    let token = NotificationCenter.default.addObserver(forName: name, object: nil, queue: nil) {
-        notification in
-        print(notification.object ?? "nil")
-        MainActor.assumeIsolated { count += 1 }
-        if notification.object as? String == "idle" { RunLoop.main.stop() }
-    }
-    DispatchQueue.main.async {
-        for (text, style) in [("idle", .whenIdle), ("soon", .asap), ("now", .now)]
-            as [(String, NotificationQueue.PostingStyle)]
-        {
-            NotificationQueue.default.enqueue(Notification(name: name, object: text), postingStyle: style)
-        }
-    }
-    run { count == 3 }
-    NotificationCenter.default.removeObserver(token)
-}
-
 @MainActor func fileHandles() {
     let pipe = Pipe()
     let token = NotificationCenter.default.addObserver(
@@ -161,8 +125,7 @@ func echoPort() throws {
 setvbuf(stdout, nil, _IONBF, 0)
 switch CommandLine.arguments.last {
 case "main loop":
-    for scenario in [mainQueues, operationsInMainQueue, operationsOnMainLoop, notificationQueue, fileHandles]
-    {
+    for scenario in [mainQueues, operationsInMainQueue, fileHandles] {
         count = 0
         scenario()
     }

@@ -48,13 +48,12 @@ struct RedisTests {
 
     @Test func `a client reconnects in the callback after the server closes the connection`() {
         let client = connect()
-        client.connectionDidEnd = { connection in
-            connection.open()
-            (connection as? RedisClient)?.call("PING")
+        client.connectionDidEnd = { [unowned client] in
+            client.open()
+            client.call("PING")
         }
         client.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "no")
-        runLoop { client.openCount == 2 && client.replies.last == .status("PONG") }
-        client.connectionDidEnd = nil
+        client.run { client.openCount == 2 && client.replies.last == .status("PONG") }
     }
 
     @Test func `killing the server ends its connections, and refuses new ones`() {
@@ -62,11 +61,11 @@ struct RedisTests {
         client.call("PING")
         #expect(client.take() == [.status("PONG")])
         var endCount = 0
-        client.connectionDidEnd = { _ in endCount += 1 }
+        client.connectionDidEnd = { endCount += 1 }
         server.stop()
-        runLoop { endCount == 1 }
+        client.run { endCount == 1 }
         client.open()
-        runLoop { endCount == 2 }
+        client.run { endCount == 2 }
         #expect(client.openCount == 1)
     }
 }

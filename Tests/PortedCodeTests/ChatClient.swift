@@ -13,16 +13,12 @@ class ChatClient: NSObject, StreamDelegate {
     var pingTimer: Timer?
     var pings = 0
 
-    func connect(host: String, port: Int, security: Any? = nil) {
+    func connect(host: String, port: Int) {
         Stream.getStreamsToHost(
             withName: host, port: port, inputStream: &inputStream, outputStream: &outputStream)
         inputStream.delegate = self
         outputStream?.delegate = self
-        if let security = security {
-            inputStream.setProperty(security, forKey: .socketSecurityLevelKey)
-            outputStream?.setProperty(
-                security as AnyObject, forKey: Stream.PropertyKey.socketSecurityLevelKey)
-        }
+        inputStream.setProperty(StreamSocketSecurityLevel.none as AnyObject, forKey: .socketSecurityLevelKey)
         inputStream.schedule(in: .current, forMode: .default)
         outputStream!.schedule(in: RunLoop.current, forMode: RunLoop.Mode.default)
         inputStream.open()

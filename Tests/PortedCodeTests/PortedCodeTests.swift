@@ -3,30 +3,6 @@ import ReactorTestSupport
 import ReactorTesting
 import Testing
 
-/// A delegate whose `deinit`, on any thread, closes a stream that a loop still serves.
-private final class Subscriber: NSObject, StreamDelegate {
-    private let input: InputStream
-    private let loop: RunLoop
-    private let eventCount = Shared(0)
-
-    func waitForEvent() { eventCount.wait { $0 > 0 ? () : nil } }
-
-    init(_ input: InputStream, on loop: RunLoop) {
-        (self.input, self.loop) = (input, loop)
-        super.init()
-        input.delegate = self
-        input.open()
-        input.schedule(in: loop, forMode: .default)
-    }
-
-    func stream(_ aStream: Stream, handle eventCode: Stream.Event) { eventCount.update { $0 += 1 } }
-
-    deinit {
-        input.remove(from: loop, forMode: .default)
-        input.close()
-    }
-}
-
 /// Accepts a connection, and sends its first five bytes back in reverse order.
 private func withReversingServer(_ body: (Int) -> Void) throws {
     let listener = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
@@ -73,42 +49,6 @@ private func withReversingServer(_ body: (Int) -> Void) throws {
         }
     }
 
-    @Test func `a client that requires SSL 3 gets an error, whatever type the level has`() {
-        let level = StreamSocketSecurityLevel.ssLv3
-        for security in [level, level.rawValue, level as AnyObject, level.rawValue as NSString] as [Any] {
-            let client = ChatClient()
-            client.connect(host: "127.0.0.1", port: 1, security: security)
-            run(client)
-            #expect(client.lastError?.code == Int(EPROTONOSUPPORT))
-        }
-    }
-
-    @Test func `a refused connection reports ECONNREFUSED`() throws {
-        let notListening = try SocketPeer(family: AF_INET)
-        try notListening.bind(to: .ipv4Loopback(port: 0))
-        let client = ChatClient()
-        client.connect(host: "127.0.0.1", port: Int(try notListening.localAddress.port ?? 0))
-        run(client)
-        #expect(client.lastError?.domain == NSPOSIXErrorDomain && client.lastError?.code == Int(ECONNREFUSED))
-    }
-
-    @Test func `a client can poll without a run loop`() throws {
-        try withReversingServer { port in
-            var (input, output): (InputStream?, OutputStream?)
-            Stream.getStreamsToHost(
-                withName: "127.0.0.1", port: port, inputStream: &input, outputStream: &output)
-            input!.open()
-            output!.open()
-            waitUntil { output!.streamStatus != .opening }
-            #expect(output!.write([1, 2, 3, 4, 5], maxLength: 5) == 5)
-            waitUntil { input!.hasBytesAvailable }
-            var bytes = [UInt8](repeating: 0, count: 5)
-            #expect(input!.read(&bytes, maxLength: 5) == 5 && bytes == [5, 4, 3, 2, 1])
-            input!.close()
-            output!.close()
-        }
-    }
-
     @Test func `a subclass can override a stream's methods`() {
         let stream = CountdownStream(from: 3)
         stream.open()
@@ -119,31 +59,5 @@ private func withReversingServer(_ body: (Int) -> Void) throws {
         let wrapper = WrappingStream(stream)
         wrapper.open()
         #expect(wrapper.read(&byte, maxLength: 1) == 0)
-    }
-
-    @Test func `a timer's dates and tolerance have Foundation's types`() {
-        let fired = Shared(0)
-        let timer = Timer.scheduledTimer(withTimeInterval: 0.001, repeats: false) { _ in fired.value += 1 }
-        let date = timer.fireDate
-        timer.tolerance += 0.001
-        timer.fireDate = date.addingTimeInterval(0.001)
-        RunLoop.current.add(
-            Timer(timeInterval: 0, repeats: true, block: { $0.invalidate() }), forMode: .commonModes)
-        while fired.value == 0, RunLoop.current.run(mode: .defaultRunLoopMode, before: Date.distantFuture) {}
-        #expect(fired.value == 1 && Date() >= date)
-    }
-
-    @Test func `a delegate may close its stream in its deinit on another thread`() throws {
-        let thread = try RunLoopThread(name: "served")
-        for _ in 0..<Depth.of(full: 100, quick: 10) {
-            weak var stream: InputStream?
-            do {
-                let input = InputStream(data: Data([1]))
-                stream = input
-                Subscriber(input, on: thread.runLoop).waitForEvent()
-            }
-            waitUntil { stream == nil }
-        }
-        thread.stop()
     }
 }

@@ -5,15 +5,6 @@ import ReactorTestSupport
 import ReactorTesting
 import Testing
 
-/// A delegate that records events on any queue.
-private final class EventRecorder: StreamDelegate, Sendable {
-    let events = Shared<[UInt]>([])
-
-    func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
-        events.update { $0.append(eventCode.rawValue) }
-    }
-}
-
 @Suite(.runLoop) struct CoreFoundationTests {
     @Test func `a pair to a host is returned retained, without a leak`() throws {
         weak var input: InputStream?
@@ -93,19 +84,6 @@ private final class EventRecorder: StreamDelegate, Sendable {
             let (cocoa, core) = (Stream.Status(rawValue: value), CFStreamStatus(rawValue: Int(value)))
             #expect(cocoa.map { "\($0)" } == core.map { "\($0)" } && core != nil)
         }
-    }
-
-    @Test func `a dispatch queue receives events until it is removed`() {
-        let (input, recorder) = (InputStream(data: Data([1])), EventRecorder())
-        let queue = DispatchQueue(label: "events")
-        input.delegate = recorder
-        CFReadStreamSetDispatchQueue(input, queue)
-        CFReadStreamOpen(input)
-        recorder.events.wait { $0.count == 2 ? () : nil }
-        CFReadStreamSetDispatchQueue(input, nil)
-        #expect(input.read(upTo: 1) == [1])
-        queue.sync {}
-        #expect(recorder.events.value == [1, 2])
     }
 
     @Test func `the native handle property is the descriptor number as data`() throws {

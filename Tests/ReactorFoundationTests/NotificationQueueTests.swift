@@ -31,9 +31,9 @@ private final class LoggedQueue {
         _ = center.addObserver(forName: Notification.Name(name), object: nil, queue: nil) { _ in action() }
     }
 
-    /// Runs the loop until nothing is posted any more, and returns what has been posted in all.
+    /// Runs the loop until nothing is posted, and returns what has been posted in all.
     func posted(in mode: RunLoop.Mode = .default) -> [String] {
-        runUntilIdle(mode, log)
+        runUntilIdle(mode)
         return log.all
     }
 }
@@ -60,20 +60,11 @@ private struct EqualSender: Hashable {
     func hash(into hasher: inout Hasher) {}
 }
 
-/// Runs the loop until it is about to wait twice with no new line in the log between.
-private func runUntilIdle(_ mode: RunLoop.Mode, _ log: Trace) {
-    let (loop, source) = (RunLoop.current, RunLoop.Source {})
-    var lineCount = -1
-    let observer = RunLoop.Observer(for: .beforeWaiting, order: .max) { _, _ in
-        if log.all.count == lineCount { loop.stop() }
-        lineCount = log.all.count
-        loop.wakeUp()
-    }
-    loop.add(source, forMode: mode)
-    loop.add(observer, forMode: mode)
-    loop.run(in: mode)
+/// Runs the loop until nothing is posted any more.
+private func runUntilIdle(_ mode: RunLoop.Mode) {
+    let source = RunLoop.current.hold(mode)
+    withVirtualTime { $0.runUntilIdle(inMode: mode) }
     source.invalidate()
-    observer.invalidate()
 }
 
 @Suite(.runLoop) struct NotificationQueueTests {
@@ -89,12 +80,26 @@ private func runUntilIdle(_ mode: RunLoop.Mode, _ log: Trace) {
         #expect(queue.posted() == ["now", "asap 1", "asap 2", "idle 1", "idle 2"])
     }
 
-    @Test func `idle notifications wait until no asap notifications are pending`() {
-        let queue = LoggedQueue()
-        queue.on("asap 1") { [unowned queue] in queue.enqueue("asap 2", .asap) }
-        queue.enqueue("idle", .whenIdle)
-        queue.enqueue("asap 1", .asap)
-        #expect(queue.posted().last == "idle" && queue.log.all.count == 3)
+    @Test(arguments: ["asap", "idle"])
+    func
+        `an idle notification waits for what the receivers of others enqueue, and the loop posts it before it sleeps`(
+            style: String
+        ) throws
+    {
+        nonisolated(unsafe) let queue = LoggedQueue()  // used only on this thread
+        // Not common, so that only the queue ends the loop's sleep.
+        let (loop, mode) = (RunLoop.current, RunLoop.Mode("alone"))
+        loop.hold(mode)
+        for number in 1..<5 {
+            queue.on("\(number)") { queue.enqueue("\(number + 1)", .asap, .none, [mode]) }
+        }
+        queue.on(style == "asap" ? "last" : "5") { loop.stop() }
+        queue.enqueue("last", .whenIdle, .none, [mode])
+        queue.enqueue("1", style == "asap" ? .asap : .whenIdle, .none, [mode])
+        let result = withVirtualTime { _ in loop.run(in: mode, until: .now + .seconds(5)) }
+        let names = (1...5).map(String.init)
+        #expect(
+            result == .stopped && queue.log.all == (style == "asap" ? names + ["last"] : ["last"] + names))
     }
 
     @Test func `notifications with several sets of modes are posted in order`() {
@@ -106,26 +111,12 @@ private func runUntilIdle(_ mode: RunLoop.Mode, _ log: Trace) {
     }
 
     @Test func `a notification enqueued in a source's handler is posted before the run returns`() {
-        let log = Trace()
-        let token = NotificationCenter.default.addObserver(forName: .mark, object: nil, queue: nil) { _ in
-            log("mark")
-        }
-        let source = RunLoop.Source {
-            NotificationQueue.default.enqueue(.init(name: .mark), postingStyle: .asap)
-        }
+        nonisolated(unsafe) let queue = LoggedQueue()  // used only on this thread
+        let source = RunLoop.Source { queue.enqueue("mark", .asap) }
         RunLoop.current.add(source, forMode: .default)
         source.signal()
         RunLoop.current.run(mode: .default, before: Deadline.distantFuture)
-        NotificationCenter.default.removeObserver(token)
-        #expect(log.all == ["mark"])
-    }
-
-    @Test func `a block that an idle notification schedules runs before the loop waits`() {
-        let (queue, loop, source) = (LoggedQueue(), RunLoop.current, RunLoop.Source {})
-        queue.on("idle") { loop.perform { loop.stop() } }
-        queue.enqueue("idle", .whenIdle)
-        loop.add(source, forMode: .default)
-        #expect(loop.run(in: .default) == .stopped)
+        #expect(queue.log.all == ["mark"])
     }
 
     // MARK: Modes
@@ -271,7 +262,7 @@ private func runUntilIdle(_ mode: RunLoop.Mode, _ log: Trace) {
                 own.enqueue(.init(name: .mark), postingStyle: .asap, coalesceMask: .none, forModes: [mode])
             }
             queue.value = nil
-            loop.performAndWait { runUntilIdle(mode, log) }
+            loop.performAndWait { runUntilIdle(mode) }
         }
         #expect(log.all.isEmpty)
     }

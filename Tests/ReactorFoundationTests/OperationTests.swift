@@ -9,10 +9,8 @@ import Testing
     // MARK: Starting
 
     @Test func `two operations execute at once on one thread`() throws {
-        try withRunLoop { loop in
-            let (first, second) = (ScriptedOperation(runLoop: loop), ScriptedOperation(runLoop: loop))
-            for operation in [first, second] { operation.start() }
-            for operation in [first, second] { operation.started.wait() }
+        try withExecuting(2) { operations in
+            let (first, second) = (operations[0], operations[1])
             #expect(first.isExecuting && second.isExecuting)
             second.finish()
             second.finished.wait()
@@ -65,14 +63,6 @@ import Testing
         #expect(operation.succeeded)
     }
 
-    @Test func `an executing operation keeps its loop running`() {
-        let operation = ScriptedOperation { operation in
-            Timer.scheduled(after: .milliseconds(1)) { _ in operation.finish() }
-        }
-        run(operation)
-        #expect(operation.log.all == ["start", "finish"])
-    }
-
     // MARK: Finishing
 
     @Test
@@ -103,23 +93,10 @@ import Testing
     }
 
     @Test func `finish on another thread finishes the operation on the loop's thread`() throws {
-        final class Operation: ScriptedOperation, @unchecked Sendable {
-            var loop: RunLoop?
-
-            override func operationDidStart() {
-                loop = RunLoop.current
-                super.operationDidStart()
-            }
-
-            override func operationWillFinish() { log("\(loop?.isCurrent == true)") }
-        }
-        try withRunLoop { loop in
-            let operation = Operation(runLoop: loop)
-            operation.start()
-            operation.started.wait()
-            operation.finish()
-            operation.finished.wait()
-            #expect(operation.log.all == ["start", "true"])
+        try withExecuting { operations in
+            operations[0].finish()
+            operations[0].finished.wait()
+            #expect(operations[0].log.all == ["start", "finish"])
         }
     }
 
@@ -146,10 +123,8 @@ import Testing
     }
 
     @Test func `cancelling on many threads calls operationDidCancel once`() throws {
-        try withRunLoop { loop in
-            let operation = ScriptedOperation(runLoop: loop)
-            operation.start()
-            operation.started.wait()
+        try withExecuting { operations in
+            let operation = operations[0]
             onThreads(4) { _ in operation.cancel() }
             operation.finished.wait()
             operation.cancel()
@@ -181,11 +156,8 @@ import Testing
     }
 
     @Test func `an operation that is cancelled and finished concurrently finishes once`() throws {
-        try withRunLoop { loop in
-            for _ in 0..<Depth.of(full: 500, quick: 50) {
-                let operation = ScriptedOperation(runLoop: loop)
-                operation.start()
-                operation.started.wait()
+        try withExecuting(Depth.of(full: 500, quick: 50)) { operations in
+            for operation in operations {
                 DispatchQueue.concurrentPerform(iterations: 2) { index in
                     if index == 0 { operation.cancel() } else { operation.finish() }
                 }
@@ -227,29 +199,6 @@ import Testing
         }
     }
 
-    @Test func `an operation begins after its dependencies finish, also across queues`() throws {
-        try withRunLoop { loop in
-            let log = Trace()
-            let operations = ["1", "2"].map { name in
-                ScriptedOperation(runLoop: loop) { operation in
-                    log("begin \(name)")
-                    Timer.scheduled(after: .milliseconds(1)) { _ in
-                        log("end \(name)")
-                        operation.finish()
-                    }
-                }
-            }
-            let last = BlockOperation { log("block") }
-            operations[1].addDependency(operations[0])
-            last.addDependency(operations[1])
-            let (queue, other) = (OperationQueue(), OperationQueue())
-            other.addOperation(last)
-            queue.addOperations(operations.reversed(), waitUntilFinished: true)
-            other.waitUntilAllOperationsAreFinished()
-            #expect(log.all == ["begin 1", "end 1", "begin 2", "end 2", "block"])
-        }
-    }
-
     // MARK: Misuse
 
     @Test(arguments: [true, false])
@@ -261,5 +210,132 @@ import Testing
             operation.start()
         }
         #expect(result.message.contains(isTwice ? "twice" : "dependencies"))
+    }
+}
+
+@Suite(.runLoop) struct OperationEndTests {
+    // MARK: The end of the loop
+
+    @Test(arguments: [true, false])
+    func `an operation fails when its loop ends or has ended`(hasEnded: Bool) throws {
+        let thread = try RunLoopThread(name: "ending")
+        if hasEnded { thread.stop() }
+        let operation = ScriptedOperation(runLoop: thread.runLoop)
+        operation.start()
+        if !hasEnded { operation.started.wait() }
+        thread.stop()
+        operation.finished.wait()
+        #expect(operation.error is RunLoopEndedError)
+        #expect(operation.log.all == (hasEnded ? [] : ["start", "finish"]))
+    }
+
+    // MARK: Memory
+
+    @Test func `an executing operation retains itself`() throws {
+        try withRunLoop { loop in
+            let finished = DispatchSemaphore(value: 0)
+            weak var operation: ScriptedOperation?
+            do {
+                let started = ScriptedOperation(runLoop: loop)
+                started.completionBlock = { finished.signal() }
+                operation = started
+                started.start()
+                started.started.wait()
+            }
+            try #require(operation).finish()
+            finished.wait()
+        }
+    }
+
+    @Test func `the work object is created and released on the loop's thread`() throws {
+        try withRunLoop { loop in
+            let (log, started, finished) = (Trace(), DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+            let operation = RunLoopOperation(runLoop: loop) { _ in
+                log("created \(loop.isCurrent)")
+                started.signal()
+                return AtEnd { log("released \(loop.isCurrent)") }
+            }
+            operation.completionBlock = { finished.signal() }
+            operation.start()
+            started.wait()
+            operation.cancel()
+            finished.wait()
+            #expect(log.all == ["created true", "released true"])
+        }
+    }
+
+    @Test func `a work closure may finish the operation before it returns`() {
+        let log = Trace()
+        let operation = RunLoopOperation(runLoop: RunLoop.current) { operation in
+            operation.finish()
+            return AtEnd { log("released") }
+        }
+        run(operation)
+        #expect(operation.isFinished && log.all == ["released"])
+    }
+
+    @Test(arguments: [true, false])
+    func `a finished operation releases its closures and is deallocated`(isCancelled: Bool) throws {
+        let freed = DispatchSemaphore(value: 0)
+        try withRunLoop { loop in
+            let captured = AtEnd { freed.signal() }
+            let operation = RunLoopOperation(runLoop: loop) { _ in captured }
+            let finished = DispatchSemaphore(value: 0)
+            operation.completionBlock = {
+                withExtendedLifetime((operation, captured)) {}
+                finished.signal()
+            }
+            operation.start()
+            if isCancelled { operation.cancel() } else { operation.finish() }
+            finished.wait()
+        }
+        freed.wait()
+    }
+
+    // MARK: Dependencies
+
+    @Test func `a cancelled operation is released only after the operation that it depends on has finished`()
+        throws
+    {
+        let (operation, queue) = (ScriptedOperation { $0.finish() }, OperationQueue())
+        weak var dependent: BlockOperation?
+        do {
+            let end = BlockOperation {}
+            dependent = end
+            end.addDependency(operation)
+            end.cancel()
+            queue.addOperation(end)
+            end.waitUntilFinished()
+        }
+        queue.waitUntilAllOperationsAreFinished()
+        try #require(dependent != nil)
+        run(operation)
+        waitUntil { dependent == nil }
+    }
+
+    @Test func `a cancelled operation removes its dependencies before it finishes`() {
+        let (dependency, operation) = (BlockOperation {}, ScriptedOperation())
+        operation.addDependency(dependency)
+        operation.cancel()
+        operation.start()
+        #expect(operation.isFinished && operation.dependencies.isEmpty)
+        dependency.start()
+    }
+
+    // MARK: Progress
+
+    @Test func `success completes the progress and updates its parent`() {
+        let operations = (0..<2).map { _ in ScriptedOperation { $0.finish() } }
+        let parent = Progress.discreteProgress(totalUnitCount: 2)
+        for operation in operations { parent.addChild(operation.progress, withPendingUnitCount: 1) }
+        for operation in operations { run(operation) }
+        #expect(parent.completedUnitCount == 2 && parent.isFinished)
+    }
+
+    @Test func `cancelling the progress cancels the operation, and vice versa`() {
+        let (first, second) = (ScriptedOperation { $0.progress.cancel() }, ScriptedOperation { $0.cancel() })
+        for operation in [first, second] { run(operation) }
+        #expect(first.isCancelled && first.error is CancellationError)
+        #expect(second.progress.isCancelled && !second.progress.isFinished)
     }
 }

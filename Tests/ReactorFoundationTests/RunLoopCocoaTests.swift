@@ -89,11 +89,6 @@ import Testing
         }
     }
 
-    @Test func `deadlines have the order of their dates`() {
-        let deadlines = (0..<100).map { Deadline(Date(timeIntervalSinceNow: Double($0) * 1e-6)) }
-        #expect(deadlines == deadlines.sorted())
-    }
-
     @Test(arguments: [true, false])
     func `a date or an interval that is NaN traps`(isDate: Bool) async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
@@ -148,31 +143,5 @@ import Testing
         }
         #expect(Timer(fire: Date(), interval: 5, repeats: false) { _ in }.timeInterval == 0)
         #expect(Timer(timeInterval: 5, repeats: false) { _ in }.timeInterval == 0)
-    }
-
-    @Test func `a timer in the distant future fires only after its date is changed`() {
-        let fired = Shared(0)
-        let timer = Timer(fire: .distantFuture, interval: 0, repeats: false) { _ in fired.value += 1 }
-        #expect(timer.fireDate == .distantFuture)
-        RunLoop.current.add(timer, forMode: .default)
-        RunLoop.current.run(mode: .default, before: Date(timeIntervalSinceNow: 0.002))
-        #expect(fired.value == 0)
-        timer.fireDate = Date()
-        RunLoop.current.run(mode: .default, before: .distantFuture)
-        #expect(fired.value == 1 && !timer.isValid)
-    }
-
-    @Test func `a scheduled timer repeats in the default mode, first after one interval`() {
-        let (fired, start) = (Shared<[Date]>([]), Date())
-        let timer = Timer.scheduledTimer(withTimeInterval: 0.002, repeats: true) { timer in
-            fired.update { $0.append(Date()) }
-            if fired.value.count == 3 { timer.invalidate() }
-        }
-        #expect(RunLoop.current.contains(timer, forMode: .default))
-        while timer.isValid, RunLoop.current.run(mode: .default, before: .distantFuture) {}
-        #expect(fired.value.count == 3)
-        for (index, date) in fired.value.enumerated() {
-            #expect(date.timeIntervalSince(start) >= 0.002 * Double(index + 1) - 1e-6)
-        }
     }
 }

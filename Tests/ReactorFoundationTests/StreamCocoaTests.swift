@@ -84,7 +84,7 @@ import Testing
         Stream.getStreamsToHost(withName: name, port: 1, inputStream: &input, outputStream: nil)
         let stream = try #require(input)
         stream.open()
-        waitUntil { stream.streamStatus == .error }
+        #expect(stream.read(upTo: 1).isEmpty)
         let error = try #require(stream.streamError as NSError?)
         #expect(error.domain == "kCFErrorDomainCFNetwork" && error.code == 2)
         #expect(error.userInfo["kCFGetAddrInfoFailureKey"] is Int && !error.localizedDescription.isEmpty)
@@ -100,21 +100,158 @@ import Testing
         Stream.getBoundStreams(withBufferSize: 16, inputStream: nil, outputStream: &output)
         #expect(output !== writer)
     }
+}
 
-    @Test func `property keys have Cocoa's raw values`() {
-        typealias Key = Stream.PropertyKey
-        let names: [(Key, String)] = [
-            (.dataWrittenToMemoryStreamKey, "kCFStreamPropertyDataWritten"),
-            (.fileCurrentOffsetKey, "kCFStreamPropertyFileCurrentOffset"),
-            (.socketNativeHandleKey, "kCFStreamPropertySocketNativeHandle"),
-            (.socketSecurityLevelKey, "kCFStreamPropertySocketSecurityLevel"),
-            (.socksProxyConfigurationKey, "kCFStreamPropertySOCKSProxy"),
-            (.networkServiceType, "kCFStreamNetworkServiceType"),
+@Suite(.runLoop) struct SocketPropertyTests {
+    /// The input stream of a pair on whose other stream a property has been set.
+    private func stream(with value: Any?, forKey key: Stream.PropertyKey = .socketSecurityLevelKey)
+        -> InputStream
+    {
+        let pair = Stream.connection(to: .ipv4Loopback(port: 9))
+        #expect(pair.output.setProperty(value, forKey: key))
+        return pair.input
+    }
+
+    @Test func `a level that no program has may be a value, a string, an object or an entry of SSL settings`()
+        throws
+    {
+        // With or without ReactorTLS.
+        let levels: [Any] = [
+            StreamSocketSecurityLevel.ssLv3, StreamSocketSecurityLevel.ssLv2.rawValue,
+            Foundation.StreamSocketSecurityLevel.ssLv3,
         ]
-        for (key, name) in names { #expect(key.rawValue == name && key == Key(name)) }
-        // Foundation on Linux has other values for these.
-        let signaling = StreamNetworkServiceTypeValue.callSignaling.rawValue
-        #expect(signaling == "kCFStreamNetworkServiceTypeCallSignaling")
-        #expect(StreamSOCKSProxyConfiguration.hostKey.rawValue == "SOCKSProxy")
+        var values: [Any] = levels.flatMap { level in
+            [level, level as AnyObject, [kCFStreamSSLLevel as String: level] as [String: Any]] as [Any]
+        }
+        let name = StreamSocketSecurityLevel.ssLv3.rawValue as NSString
+        values += [
+            name, NSDictionary(dictionary: [kCFStreamSSLLevel: name]), NSNumber(value: true), NSNull(),
+        ]
+        for value in values {
+            for key in [Stream.PropertyKey.socketSecurityLevelKey, .init(kCFStreamPropertySSLSettings)] {
+                let input = stream(with: value, forKey: key)
+                input.open()
+                let error = try #require(input.streamError)
+                #expect(error is StreamRequirementError && (error as NSError).domain == NSPOSIXErrorDomain)
+                #expect((error as NSError).code == Int(Errno.protocolNotSupported.rawValue))
+                #expect(error.localizedDescription.contains("TLS"))
+            }
+        }
+    }
+
+    @Test func `a level or a service type may be a value, a string, an object or an entry of SSL settings`() {
+        let (none, voice) = (StreamSocketSecurityLevel.none, StreamNetworkServiceTypeValue.voice)
+        let levels: [Any?] = [
+            nil, none, none as AnyObject, none.rawValue as NSString,
+            Foundation.StreamSocketSecurityLevel.none,
+            [kCFStreamSSLLevel: none.rawValue] as NSDictionary,
+        ]
+        let types: [Any?] = [
+            voice, voice.rawValue as NSString, voice as AnyObject, kCFStreamNetworkServiceTypeVoice,
+        ]
+        for (key, values, name) in [
+            (Stream.PropertyKey.socketSecurityLevelKey, levels, none.rawValue),
+            (.networkServiceType, types, voice.rawValue),
+        ] {
+            for value in values {
+                let property = stream(with: value, forKey: key).property(forKey: key) as? NSString
+                #expect(property == name as NSString)
+            }
+        }
+    }
+
+    @Test func `a SOCKS proxy is used whatever type the dictionary has, and an incomplete one fails`() {
+        typealias Key = StreamSOCKSProxyConfiguration
+        let proxies: [Any] = [
+            [Key.hostKey: "localhost", .portKey: NSNumber(value: 1080)] as [Key: Any],
+            [kCFStreamPropertySOCKSProxyHost: "localhost", kCFStreamPropertySOCKSProxyPort: 1080]
+                as NSDictionary,
+        ]
+        for proxy in proxies {
+            let input = stream(with: proxy, forKey: .socksProxyConfigurationKey)
+            #expect(input.proxy == StreamProxy(.socks5, host: "localhost", port: 1080))
+        }
+        let incomplete: [Any] = [
+            [Key.hostKey: "localhost"] as [Key: Any], [kCFStreamPropertySOCKSProxyPort: 1080] as NSDictionary,
+            [Key.versionKey.rawValue: StreamSOCKSProxyVersion.version5.rawValue],
+        ]
+        for proxy in incomplete {
+            let input = stream(with: proxy, forKey: .socksProxyConfigurationKey)
+            input.open()
+            #expect(input.streamError as? StreamRequirementError == .proxyUnavailable)
+        }
+    }
+
+    @Test func `whether to close the socket may be a number or Core Foundation's constant`() {
+        let input = Stream.connection(to: .ipv4Loopback(port: 9)).input
+        for value in [kCFBooleanFalse as Any, NSNumber(value: false)] {
+            #expect(input.setProperty(true, forKey: .shouldCloseNativeSocketKey))
+            #expect(input.setProperty(value, forKey: .shouldCloseNativeSocketKey))
+            #expect(input.property(forKey: .shouldCloseNativeSocketKey) as? Bool == false)
+        }
+    }
+}
+
+/// A delegate that reads, and records the events: those that do not arrive on the queue, or before another has been handled,
+/// as such.
+private final class Reader: StreamDelegate, Sendable {
+    let bytes = Shared<[UInt8]>([])
+    let log = Shared<[String]>([])
+    private let depth = Shared(0)
+    private let queue: OperationQueue
+
+    init(_ queue: OperationQueue) { self.queue = queue }
+
+    func waitForEnd() { log.wait { $0.last == "16" ? () : nil } }
+
+    func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
+        let depth = depth.update { depth in
+            depth += 1
+            return depth
+        }
+        let isRight = OperationQueue.current === queue && depth == 1
+        if eventCode == .hasBytesAvailable, let input = aStream as? InputStream {
+            let read = input.read(upTo: 3)
+            bytes.update { $0 += read }
+        }
+        if eventCode == .endEncountered { aStream.close() }
+        self.depth.update { $0 -= 1 }
+        log.update { $0.append("\(eventCode.rawValue)\(isRight ? "" : " misplaced")") }
+    }
+}
+
+@Suite(.runLoop) struct StreamOperationQueueTests {
+    @Test(arguments: [1, 4, OperationQueue.defaultMaxConcurrentOperationCount])
+    func `events arrive on the queue one at a time, whatever its maximum concurrency`(maximum: Int) {
+        let queue = OperationQueue()
+        queue.maxConcurrentOperationCount = maximum
+        let (reader, data) = (Reader(queue), Data((0..<100).map { UInt8($0) }))
+        let input = InputStream(data: data)
+        input.delegate = reader
+        input.setDelegateQueue(queue)
+        input.open()
+        reader.waitForEnd()
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(reader.bytes.value == Array(data))
+        #expect(reader.log.value == ["1"] + Array(repeating: "2", count: 34) + ["16"])
+    }
+
+    @Test func `a suspended queue delays events, and drops those of a stream closed meanwhile`() {
+        let queue = OperationQueue()
+        queue.isSuspended = true
+        let (reader, other) = (Reader(queue), Reader(queue))
+        let (input, closed) = (InputStream(data: Data([1])), InputStream(data: Data([2])))
+        for (stream, delegate) in [(input, reader), (closed, other)] {
+            stream.delegate = delegate
+            stream.setDelegateQueue(queue)
+            stream.open()
+        }
+        waitUntil { queue.operationCount == 2 }
+        #expect(reader.log.value.isEmpty)
+        closed.close()
+        queue.isSuspended = false
+        reader.waitForEnd()
+        queue.waitUntilAllOperationsAreFinished()
+        #expect(reader.log.value == ["1", "2", "16"] && other.log.value.isEmpty)
     }
 }

@@ -17,6 +17,7 @@ class ScriptedOperation: RunLoopOperation, @unchecked Sendable {
     let finished = DispatchSemaphore(value: 0)
     /// Called by `operationDidStart()`.
     private let onStart: @Sendable (ScriptedOperation) -> Void
+    private let loop = Shared<RunLoop?>(nil)
 
     init(
         runLoop: RunLoop? = RunLoop.current, modes: [RunLoop.Mode] = [.common],
@@ -29,6 +30,7 @@ class ScriptedOperation: RunLoopOperation, @unchecked Sendable {
 
     override func operationDidStart() {
         log("start")
+        loop.value = RunLoop.current
         onStart(self)
         started.signal()
     }
@@ -38,7 +40,9 @@ class ScriptedOperation: RunLoopOperation, @unchecked Sendable {
         super.operationDidCancel()
     }
 
-    override func operationWillFinish() { log("finish") }
+    override func operationWillFinish() {
+        log(loop.value?.isCurrent == true ? "finish" : "finish on another thread")
+    }
 
     var succeeded: Bool {
         if case .success = result { true } else { false }
@@ -46,6 +50,16 @@ class ScriptedOperation: RunLoopOperation, @unchecked Sendable {
 
     var error: (any Error)? {
         if case .failure(let error) = result { error } else { nil }
+    }
+}
+
+/// Calls `body` with operations that execute on a new thread.
+func withExecuting(_ count: Int = 1, _ body: ([ScriptedOperation]) throws -> Void) throws {
+    try withRunLoop { loop in
+        let operations = (0..<count).map { _ in ScriptedOperation(runLoop: loop) }
+        for operation in operations { operation.start() }
+        for operation in operations { operation.started.wait() }
+        try body(operations)
     }
 }
 

@@ -15,33 +15,36 @@ private func destroySource(_ context: Context) {
     private let context = Context()
     private let trace = Trace()
     private let loop = RunLoop.current
+    private let main: MainLoop
+
+    init() { main = MainLoop(context) }
+
+    /// What the last step of a test does.
+    @Sendable private func stop(_ name: String) {
+        trace(name)
+        loop.stop()
+    }
 
     @Test func `a loop in GLib calls the same callbacks in the same order as one that runs itself`() throws {
         let own = try onAThread {
             let trace = Trace()
-            try startTracedProgram(on: .current, trace)
+            let kept = try startTracedProgram(on: .current, trace)
             RunLoop.current.run(in: .default)
-            return trace.all
+            return withExtendedLifetime(kept) { trace.all }
         }
-        try startTracedProgram(on: loop, trace)
-        let main = MainLoop(context)
+        let kept = try startTracedProgram(on: loop, trace)
         let hosting = try loop.attach(toGLib: main.pointer)
         main.run()
         hosting.end()
-        #expect(trace.all == own)
+        #expect(withExtendedLifetime(kept) { trace.all } == own)
     }
 
     @Test func `stopping the loop quits the main loop, which may run again`() throws {
-        let main = MainLoop(context)
-        let hosting = try loop.attach(toGLib: main.pointer)
+        try loop.attach(toGLib: main.pointer)
         for number in 1...3 {
-            Timer.scheduled(after: .milliseconds(1)) { _ in
-                trace("timer \(number)")
-                loop.stop()
-            }
+            Timer.scheduled(after: .milliseconds(1)) { _ in stop("timer \(number)") }
             main.run()
         }
-        hosting.end()
         #expect(trace.all == ["timer 1", "timer 2", "timer 3"])
     }
 
@@ -53,7 +56,6 @@ private func destroySource(_ context: Context) {
     }
 
     @Test func `GLib's own sources are called between the loop's`() throws {
-        let main = MainLoop(context)
         try loop.attach(toGLib: main.pointer)
         context.after(1) {
             trace("timeout")
@@ -61,10 +63,7 @@ private func destroySource(_ context: Context) {
                 trace("timer")
                 context.whenIdle {
                     trace("idle")
-                    loop.perform {
-                        trace("block")
-                        loop.stop()
-                    }
+                    loop.perform { stop("block") }
                 }
             }
         }
@@ -73,7 +72,6 @@ private func destroySource(_ context: Context) {
     }
 
     @Test func `posts of other threads are all run`() throws {
-        let main = MainLoop(context)
         try loop.attach(toGLib: main.pointer)
         let count = Shared(0)
         let poster = try JoinableThread {
@@ -92,7 +90,6 @@ private func destroySource(_ context: Context) {
     }
 
     @Test func `a GLib loop within a handler serves the loop's other items`() throws {
-        let main = MainLoop(context)
         try loop.attach(toGLib: main.pointer)
         loop.perform {
             trace("dialog opens")
@@ -108,35 +105,26 @@ private func destroySource(_ context: Context) {
                 dialog.quit()
             }
             dialog.run()
-            trace("dialog closes")
-            loop.stop()
+            stop("dialog closes")
         }
         main.run()
         #expect(trace.all == ["dialog opens", "block", "timer", "dialog closes"])
     }
 
     @Test func `a run of the loop within a GLib callback leaves it hosted`() throws {
-        let main = MainLoop(context)
         try loop.attach(toGLib: main.pointer)
         context.after(1) {
             Timer.scheduled(after: .milliseconds(1), forMode: .custom) { _ in trace("nested") }
             loop.run(in: .custom)
-            Timer.scheduled(after: .milliseconds(1)) { _ in
-                trace("hosted")
-                loop.stop()
-            }
+            Timer.scheduled(after: .milliseconds(1)) { _ in stop("hosted") }
         }
         main.run()
         #expect(trace.all == ["nested", "hosted"])
     }
 
     @Test func `what is in another mode waits for it`() throws {
-        let main = MainLoop(context)
         let hosting = try loop.attach(toGLib: main.pointer, mode: .custom)
-        Timer.scheduled(after: .zero) { _ in
-            trace("default")
-            loop.stop()
-        }
+        Timer.scheduled(after: .zero) { _ in stop("default") }
         context.after(5) {
             trace("\(hosting.mode)")
             try? hosting.setMode(.default)
@@ -146,12 +134,8 @@ private func destroySource(_ context: Context) {
     }
 
     @Test func `the source of a lower priority waits for the others`() throws {
-        let main = MainLoop(context)
         try loop.attach(toGLib: main.pointer, priority: G_PRIORITY_LOW)
-        loop.perform {
-            trace("block")
-            loop.stop()
-        }
+        loop.perform { stop("block") }
         var remaining = 3
         context.idle {
             trace("idle")
@@ -164,7 +148,6 @@ private func destroySource(_ context: Context) {
 
     @Test func `a handler may end the hosting`() throws {
         loop.observe([.entry, .exit]) { trace("\($0)") }
-        let main = MainLoop(context)
         let hosting = try loop.attach(toGLib: main.pointer)
         Timer.scheduled(after: .zero) { _ in
             hosting.end()
@@ -192,17 +175,15 @@ private func destroySource(_ context: Context) {
         #expect(fates.allSatisfy { $0.isFreed } && loop.currentMode == nil)
     }
 
-    @Test func `what a hosting releases at its end may release the context`() async {
-        await #expect(processExitsWith: .success) {
-            for round in 0..<Depth.of(full: 200, quick: 20) {
-                try onAThread {
-                    let context = Shared<Context?>(Context())
-                    let last = AtEnd { context.value = nil }
-                    let hosting = try RunLoop.current.attach(toGLibContext: context.value!.pointer) {
-                        withExtendedLifetime(last) {}
-                    }
-                    if round.isMultiple(of: 2) { hosting.end() }
+    @Test func `what a hosting releases at its end may release the context`() throws {
+        for round in 0..<Depth.of(full: 200, quick: 20) {
+            try onAThread {
+                let context = Shared<Context?>(Context())
+                let last = AtEnd { context.value = nil }
+                let hosting = try RunLoop.current.attach(toGLibContext: context.value!.pointer) {
+                    withExtendedLifetime(last) {}
                 }
+                if round.isMultiple(of: 2) { hosting.end() }
             }
         }
     }
@@ -222,38 +203,23 @@ private func destroySource(_ context: Context) {
     @Test(arguments: [false, true], [false, true])
     func `a source that is destroyed while a handler runs the loop ends the hosting after that run`(
         onAnotherThread: Bool, isHandler: Bool
-    ) async {
-        await #expect(processExitsWith: .success) { [onAnotherThread, isHandler] in
-            try onAThread {
-                let (loop, context) = (RunLoop.current, Context())
-                var trace: [String] = []
-                let main = MainLoop(context)
-                try loop.attach(toGLib: main.pointer)
-                let runNested = {
-                    Timer.scheduled(after: .zero, forMode: .custom) { _ in
-                        if onAnotherThread {
-                            try! onAThread { destroySource(context) }
-                        } else {
-                            destroySource(context)
-                        }
-                    }
-                    Timer.scheduled(after: .milliseconds(1), forMode: .custom) { _ in trace.append("nested") }
-                    loop.run(in: .custom)
-                    trace.append("returned")
-                    main.quit()
-                }
-                loop.observe(.exit) { _ in trace.append("exit") }
-                if isHandler {
-                    loop.perform(order: 0) { runNested() }
-                } else {
-                    context.whenIdle { runNested() }
-                }
-                main.run()
-                #expect(
-                    trace == (isHandler ? ["nested", "returned", "exit"] : ["nested", "exit", "returned"]))
-                #expect(loop.currentMode == nil)
+    ) throws {
+        let (context, destroy) = (context, { @Sendable [context] in destroySource(context) })
+        try loop.attach(toGLib: main.pointer)
+        let runNested = { @Sendable [loop, trace, main] in
+            Timer.scheduled(after: .zero, forMode: .custom) { _ in
+                if onAnotherThread { try! onAThread(destroy) } else { destroy() }
             }
+            Timer.scheduled(after: .milliseconds(1), forMode: .custom) { _ in trace("nested") }
+            loop.run(in: .custom)
+            trace("returned")
+            main.quit()
         }
+        loop.observe(.exit) { _ in trace("exit") }
+        if isHandler { loop.perform(order: 0) { runNested() } } else { context.whenIdle(runNested) }
+        main.run()
+        #expect(trace.all == (isHandler ? ["nested", "returned", "exit"] : ["nested", "exit", "returned"]))
+        #expect(loop.currentMode == nil)
     }
 
     @Test func `the loop's thread may end before its context`() throws {

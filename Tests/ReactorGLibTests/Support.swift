@@ -1,7 +1,6 @@
 import CReactorGLib
 import Reactor
 @_exported import ReactorTestSupport
-import SystemPackage
 
 /// A GLib main context with closures for callbacks.
 ///
@@ -100,90 +99,4 @@ final class MainLoop: @unchecked Sendable {
     func run() { g_main_loop_run(pointer) }
 
     func quit() { g_main_loop_quit(pointer) }
-}
-
-/// A pipe that lasts as long as its variable.
-final class TestPipe: Sendable {
-    let readEnd: FileDescriptor
-    let writeEnd: FileDescriptor
-
-    init() throws { (readEnd, writeEnd) = try FileDescriptor.pipe() }
-
-    deinit {
-        try? readEnd.close()
-        try? writeEnd.close()
-    }
-
-    func put() { _ = try? writeEnd.writeAll([0]) }
-
-    func get() {
-        var byte: UInt8 = 0
-        _ = withUnsafeMutableBytes(of: &byte) { try? readEnd.read(into: $0) }
-    }
-}
-
-extension Deadline {
-    static func after(milliseconds: Int) -> Deadline { .now.advanced(by: .milliseconds(milliseconds)) }
-}
-
-extension RunLoop.Mode {
-    static let custom = RunLoop.Mode("custom")
-}
-
-extension RunLoop {
-    /// Keeps `mode` from being empty, with something that never happens.
-    func hold(_ mode: Mode) { add(Source {}, forMode: mode) }
-
-    func observe(
-        _ activities: Activities = .all, in mode: Mode = .default,
-        _ handler: @escaping (Activities) -> Void
-    ) {
-        let observer = Observer(for: activities) { _, activity in handler(activity) }
-        add(observer, forMode: mode)
-    }
-
-    /// Polls the default mode once.
-    func poll() { run(in: .default, until: .distantPast) }
-}
-
-extension DescriptorSource {
-    /// Notes `name` whenever `pipe` has something to read, and reads one byte of it.
-    convenience init(_ pipe: TestPipe, _ trace: Trace, _ name: String) {
-        self.init(pipe.readEnd, for: .readable) { _, _ in
-            pipe.get()
-            trace(name)
-        }
-    }
-}
-
-/// Starts a program whose every step leads to the next, so that it has one order of callbacks only. The last step stops
-/// the loop.
-func startTracedProgram(on loop: RunLoop, _ trace: Trace) throws {
-    let pipe = try TestPipe()
-    loop.observe(in: .default) { trace("\($0)") }
-    loop.observe(in: .tracking) { trace("tracking \($0)") }
-    let signalled = RunLoop.Source {
-        trace("signalled source")
-        Timer.scheduled(after: .zero, forMode: .tracking) { _ in
-            trace("tracking timer")
-            loop.stop()
-        }
-        loop.run(in: .tracking)
-        loop.perform { pipe.put() }
-    }
-    loop.add(signalled, forMode: .default)
-    let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
-        trace("descriptor")
-        pipe.get()
-        source.cancel()
-        loop.stop()
-    }
-    try loop.add(source, forMode: .common)
-    Timer.scheduled(after: .milliseconds(1)) { _ in
-        trace("timer")
-        loop.perform(inModes: [.default]) {
-            trace("block")
-            signalled.signal()
-        }
-    }
 }

@@ -90,6 +90,19 @@ import Testing
         #expect(Self.isPrintable(malformed) && "\(malformed)".contains(#"http://a\u{A}b/"#))
     }
 
+    @Test func `credentials are not shown`() throws {
+        let server = try TestServer.responding { _, _ in response("200 OK", ["Set-Cookie: secret"]) }
+        let request = HTTPRequest(
+            server.url.replacing("//", with: "//me:secret@"),
+            fields: ["authorization": "secret", "Cookie": "secret", "Accept": "*/*"])
+        #expect("\(request)" == "GET \(server.url)")
+        var dumped = ""
+        dump(request, to: &dumped)
+        dump(try HTTPSession().run(request).get(), to: &dumped)
+        for text in ["\([request])", "\(request.fields)", dumped] { #expect(!text.contains("secret")) }
+        #expect(dumped.contains("*/*") && dumped.contains("(not shown)"))
+    }
+
     @Test(.enabled(if: Nginx.isAvailable), arguments: ["/insecure", "/disguised"], [false, true])
     func `a redirect from https to http is followed only if wanted`(path: String, isWanted: Bool) throws {
         let server = try Nginx.shared.get()

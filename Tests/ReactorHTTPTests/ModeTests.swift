@@ -5,72 +5,58 @@ import ReactorTestSupport
 import ReactorTesting
 import Testing
 
-/// Modes, suspension and time-outs.
+/// Modes, suspension and timeouts.
 @Suite(.runLoop) struct ModeTests {
-    private static let limit = Duration.milliseconds(400)
-    private static let longer = Duration.milliseconds(500)
+    private static let (limit, hour) = (Duration.seconds(60), Duration.seconds(3600))
+    private static let head = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
 
-    /// Runs the loop in a mode that the session does not use, for longer than the session's time-outs.
-    private static func track() {
-        let loop = RunLoop.current
-        Timer.scheduled(after: longer, forMode: .tracking) { _ in loop.stop() }
-        _ = loop.run(in: .tracking)
-    }
-
-    /// A session in the default mode only, with all time-outs.
+    /// A session in the default mode only, with all timeouts.
     private static func limited() -> HTTPSession {
         HTTPSession(
             {
                 ($0.idleTimeout, $0.connectTimeout) = (limit, limit)
-                $0.totalTimeout = limit + .milliseconds(50)
+                $0.totalTimeout = limit + .seconds(5)
             }, modes: [.default])
     }
 
-    // MARK: Modes
-
-    @Test func `a transfer stands still in another mode, and no time-out counts that time`() throws {
-        let (gate, trace, loop) = (Answer<Bool>(), Trace(), RunLoop.current)
-        let server = try TestServer.halting(until: gate)
-        let session = Self.limited()
+    /// Starts a transfer and serves the head and the first byte of a body of two.
+    private static func begin(
+        _ session: HTTPSession, _ time: VirtualTime, _ trace: Trace = Trace(),
+        onBytes: @escaping @Sendable () -> Void = {}
+    ) throws -> (Launch, SocketPeer) {
+        let server = try PlayedServer()
         let destination = HTTPDestination.pieces {
             trace(String(decoding: $0, as: UTF8.self))
-            loop.stop()
+            onBytes()
         }
         let launch = session.launch(HTTPRequest(server.url), to: destination)
-        loop.run { trace.all.isEmpty }
-        gate.give(true)
-        Self.track()
-        #expect(trace.all == ["a"])
-        #expect(launch.wait().kind == nil)
-        #expect(trace.all == ["a", "b"])
+        let peer = try server.accept(time)
+        peer.send(head + "a")
+        time.advance(by: .zero)
+        return (launch, peer)
     }
 
-    @Test func `a callback that runs the loop in another mode lets no time-out pass`() throws {
-        let (gate, trace) = (Answer<Bool>(), Trace())
-        let server = try TestServer.halting(until: gate)
-        let destination = HTTPDestination.pieces { bytes in
-            trace(String(decoding: bytes, as: UTF8.self))
-            guard trace.all == ["a"] else { return }
-            Self.track()
-            gate.give(true)
+    @Test(arguments: ["another mode", "callback", "observer"])
+    func `a transfer stands still while its modes are not served, and no timeout counts that time`(
+        place: String
+    ) throws {
+        try withVirtualTime { time in
+            let trace = Trace()
+            @Sendable func pass() { time.advance(by: Self.hour, inMode: .tracking) }
+            let (launch, peer) = try Self.begin(Self.limited(), time, trace) {
+                if place == "callback", trace.all == ["a"] { pass() }
+            }
+            if place == "observer" {
+                let observer = RunLoop.Observer(for: .beforeWaiting, repeats: false) { _, _ in pass() }
+                RunLoop.current.add(observer, forMode: .default)
+                time.advance(by: .milliseconds(1))
+            }
+            peer.send("b")
+            if place == "another mode" { pass() }
+            #expect(trace.all == ["a"])
+            #expect(launch.wait().kind == nil)
+            #expect(trace.all == ["a", "b"])
         }
-        #expect(Self.limited().run(HTTPRequest(server.url), to: destination).kind == nil)
-        #expect(trace.all == ["a", "b"])
-    }
-
-    @Test func `an observer that takes long before a wait lets no time-out pass`() throws {
-        let (gate, hasBytes, loop) = (Answer<Bool>(), Shared(false), RunLoop.current)
-        let server = try TestServer.halting(until: gate)
-        let session = HTTPSession { $0.idleTimeout = Self.limit }
-        let observer = RunLoop.Observer(for: .beforeWaiting, order: 10) { observer, _ in
-            guard hasBytes.value else { return }
-            observer.invalidate()
-            usleep(500_000)
-            Timer.scheduled(after: .milliseconds(100)) { _ in gate.give(true) }
-        }
-        loop.add(observer, forMode: .default)
-        let destination = HTTPDestination.pieces { _ in hasBytes.value = true }
-        #expect(session.run(HTTPRequest(server.url), to: destination).kind == nil)
     }
 
     @Test func `a transfer in the common modes continues in each of them`() throws {
@@ -87,21 +73,21 @@ import Testing
     // MARK: Suspension
 
     @Test func `a transfer that is suspended at once sends nothing until it is resumed`() throws {
-        let (server, trace) = (try TestServer.responding { _, _ in response(body: "hello") }, Trace())
-        let session = HTTPSession { $0.idleTimeout = Self.limit }
-        let launch = session.launch(HTTPRequest(server.url), to: .handler { _ in trace("event") })
-        launch.transfer.suspend()
-        #expect(session.run(server.url).body == "hello")
-        Timer.scheduled(after: Self.longer) { _ in
-            #expect(server.requests.all.count == 1)
-            #expect(trace.all.isEmpty)
+        try withVirtualTime { time in
+            let (server, trace) = (try PlayedServer(), Trace())
+            let session = HTTPSession { $0.idleTimeout = Self.limit }
+            let launch = session.launch(HTTPRequest(server.url), to: .handler { _ in trace("event") })
+            launch.transfer.suspend()
+            time.advance(by: Self.hour)
+            #expect(!server.isAsked)
             launch.transfer.resume()
+            try server.accept(time).send(Self.head + "ab")
+            #expect(launch.wait().kind == nil)
+            #expect(trace.all == ["event", "event"])
         }
-        #expect(launch.wait().kind == nil)
-        #expect(trace.all == ["event", "event"])
     }
 
-    /// A response with no body ends at once: the second transfer begins when libcurl has ended the first one.
+    /// A response with no body ends at once.
     @Test(arguments: [
         ("GET", "204 No Content", ""), ("HEAD", "200 OK", ""), ("GET", "200 OK", ""),
         ("GET", "200 OK", "hello"),
@@ -109,137 +95,122 @@ import Testing
     func `the response of a suspended transfer waits until it is resumed`(
         method: String, status: String, body: String
     ) throws {
-        let (asked, gate, trace) = (Answer<Bool>(), Answer<Bool>(), Trace())
-        let server = try TestServer { peer, _ in
-            while let head = peer.readHead() {
-                if head.contains(" /first ") {
-                    asked.give(true)
-                    _ = gate.wait()
-                }
-                let hasLength = !status.hasPrefix("204")
-                peer.send(hasLength ? response(status, body: body) : "HTTP/1.1 \(status)\r\n\r\n")
-            }
-        }
-        try withNetwork(.with { $0.maxConnectionsPerHost = body.isEmpty ? 1 : 2 }) { session in
-            let request = HTTPRequest(server.url + "/first", method: method)
-            let first = session.launch(request, to: .handler { _ in trace("event") })
-            #expect(asked.wait())
-            first.transfer.suspend()
-            gate.give(true)
-            #expect(session.run(HTTPRequest(server.url + "/second", method: method)).kind == nil)
+        try withVirtualTime { time in
+            let (server, trace) = (try PlayedServer(), Trace())
+            let request = HTTPRequest(server.url, method: method)
+            let launch = HTTPSession().launch(request, to: .handler { _ in trace("event") })
+            let peer = try server.accept(time)
+            launch.transfer.suspend()
+            peer.send(status.hasPrefix("204") ? "HTTP/1.1 \(status)\r\n\r\n" : response(status, body: body))
+            time.advance(by: Self.hour)
             #expect(trace.all.isEmpty)
-            first.transfer.resume()
-            #expect(first.wait().kind == nil)
+            launch.transfer.resume()
+            #expect(launch.wait().kind == nil)
             #expect(trace.all.count == (body.isEmpty ? 1 : 2))
         }
     }
 
-    /// Starts a transfer that suspends itself after its first byte.
-    private static func launchSuspended(_ url: String, in session: HTTPSession) -> Launch {
-        let (loop, transfer, trace) = (RunLoop.current, Shared<HTTPTransfer?>(nil), Trace())
-        let launch = session.launch(
-            HTTPRequest(url),
-            to: .pieces { _ in
-                trace("bytes")
-                guard trace.all.count == 1 else { return }
-                transfer.value?.suspend()
-                loop.stop()
-            })
-        transfer.value = launch.transfer
-        loop.run { trace.all.isEmpty }
-        return launch
-    }
-
-    @Test func `the idle time-out begins anew when a transfer is resumed`() throws {
-        let gate = Answer<Bool>()
-        let (server, session) = (
-            try TestServer.halting(until: gate), HTTPSession { $0.idleTimeout = Self.limit }
-        )
-        let launch = Self.launchSuspended(server.url, in: session)
-        Timer.scheduled(after: Self.longer) { _ in
+    @Test func `the idle timeout begins anew when a transfer is resumed`() throws {
+        try withVirtualTime { time in
+            let session = HTTPSession { $0.idleTimeout = Self.limit }
+            let (launch, peer) = try Self.begin(session, time)
+            launch.transfer.suspend()
+            time.advance(by: Self.hour)
             launch.transfer.resume()
-            Timer.scheduled(after: .milliseconds(100)) { _ in gate.give(true) }
+            time.advance(by: Self.limit - .seconds(1))
+            peer.send("b")
+            #expect(launch.wait().kind == nil)
         }
-        #expect(launch.wait().kind == nil)
     }
 
-    /// The session carries out a hundred requests in a pass of its loop, and checks the time-out in each of these passes.
+    /// The session carries out a hundred requests in a pass of its loop, and checks the timeout in each of these passes.
     @Test func `a resumed transfer does not time out before the session has resumed it`() throws {
-        let gate = Answer<Bool>()
-        let (server, session) = (
-            try TestServer.halting(until: gate), HTTPSession { $0.idleTimeout = Self.limit }
-        )
-        let other = session.launch("nonsense").transfer
-        let launch = Self.launchSuspended(server.url, in: session)
-        // The time-out is checked after 0.4 s, and is due again when this returns.
-        Timer.scheduled(after: .milliseconds(600)) { _ in
+        try withVirtualTime { time in
+            let session = HTTPSession { $0.idleTimeout = Self.limit }
+            let other = session.launch("nonsense").transfer
+            let (launch, peer) = try Self.begin(session, time)
+            launch.transfer.suspend()
+            // The timeout is checked after 60 s, and is due again when the next pass begins.
+            time.advance(by: Self.limit * 2 - .milliseconds(50))
             for _ in 0..<1000 { other.resume() }
             launch.transfer.resume()
-            usleep(300_000)
-            gate.give(true)
+            time.advance(by: .milliseconds(100), inMode: .tracking)
+            peer.send("b")
+            #expect(launch.wait().kind == nil)
         }
-        #expect(launch.wait().kind == nil)
     }
 
-    @Test func `resuming a transfer that is not suspended does not put off its idle time-out`() throws {
-        let server = try TestServer { peer, _ in peer.waitForEnd() }
-        let session = HTTPSession {
-            $0.idleTimeout = .milliseconds(100)
-            $0.totalTimeout = .seconds(3)
+    @Test func `resuming a transfer that is not suspended does not put off its idle timeout`() throws {
+        try withVirtualTime { time in
+            let session = HTTPSession {
+                $0.idleTimeout = Self.limit
+                $0.totalTimeout = Self.hour
+            }
+            let (launch, peer) = try Self.begin(session, time)
+            let timer = Timer.scheduled(every: .seconds(20)) { _ in launch.transfer.resume() }
+            #expect(launch.wait().kind == .timedOut(.idle))
+            timer.invalidate()
+            peer.close()
         }
-        let launch = session.launch(server.url)
-        let timer = Timer.scheduled(every: .milliseconds(20)) { _ in launch.transfer.resume() }
-        #expect(launch.wait().kind == .timedOut(.idle))
-        timer.invalidate()
     }
 
-    // MARK: Time-outs
+    // MARK: Timeouts
 
-    @Test func `a stalled body, a long transfer and a stalled handshake time out`() throws {
-        let (gate, short) = (Answer<Bool>(), Duration.milliseconds(50))
-        let halting = try TestServer.halting(until: gate)
-        #expect(HTTPSession { $0.idleTimeout = short }.run(halting.url).kind == .timedOut(.idle))
-        gate.give(true)
-        let (endless, session) = (try TestServer.endless(), HTTPSession { $0.totalTimeout = short })
-        let outcome = session.run(HTTPRequest(endless.url), to: .handler { _ in })
-        #expect(outcome.kind == .timedOut(.total))
-        let silent = try TestServer { peer, _ in peer.waitForEnd() }
-        let url = silent.url.replacing("http:", with: "https:")
-        #expect(HTTPSession { $0.connectTimeout = short }.run(url).kind == .timedOut(.connect))
+    @Test(arguments: [HTTPError.Timeout.connect, .idle, .total])
+    func `a stalled handshake, a stalled body and a long transfer time out`(timeout: HTTPError.Timeout) throws
+    {
+        try withVirtualTime { time in
+            let (silent, start) = (try PlayedServer(), time.now)
+            let url = silent.url.replacing("http:", with: "https:")
+            if timeout == .connect {
+                #expect(Self.limited().run(url).kind == .timedOut(.connect))
+            } else {
+                let (launch, peer) = try Self.begin(Self.limited(), time)
+                // Suspended, it waits for no server.
+                if timeout == .total { launch.transfer.suspend() }
+                #expect(launch.wait().kind == .timedOut(timeout))
+                peer.close()
+            }
+            #expect(start.duration(to: time.now) >= Self.limit)
+        }
     }
 
     @Test func `a transfer that waits for a connection does not time out`() throws {
-        let server = try TestServer { peer, number in
-            guard peer.readHead() != nil else { return }
-            peer.send(number == 0 ? "HTTP/1.1 200 OK\r\n\r\na" : response(body: "\(number)"))
-            if number == 0 { peer.waitForEnd() }
+        try withVirtualTime { time in
+            let session = HTTPSession { ($0.maxConnections, $0.connectTimeout) = (1, Self.limit) }
+            let (first, peer) = try Self.begin(session, time)
+            first.transfer.suspend()
+            let server = try PlayedServer()
+            let second = session.launch(server.url)
+            time.advance(by: Self.hour)
+            first.transfer.cancel()
+            try server.accept(time).send(Self.head + "ab")
+            #expect(second.wait().body == "ab")
+            #expect(first.wait().kind == .cancelled)
+            peer.close()
         }
-        let session = HTTPSession {
-            $0.maxConnections = 1
-            $0.connectTimeout = Self.limit
-        }
-        let first = Self.launchSuspended(server.url, in: session)
-        let second = session.launch(server.url)
-        Timer.scheduled(after: Self.longer) { _ in first.transfer.cancel() }
-        #expect(second.wait().body?.count == 1)
-        #expect(first.wait().kind == .cancelled)
     }
 
-    /// Sends a head byte by byte, for longer than the time-out.
-    private static func sendSlowly(_ send: (String) -> Void) {
-        send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Slow: ")
-        for _ in 0..<10 {
-            send("a")
-            usleep(50_000)
+    /// Sends a head byte by byte, for longer than the timeout, on the thread of the client.
+    private static func sendSlowly(_ time: VirtualTime, _ send: (String) -> Void) {
+        for piece in ["HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Slow: ", "a", "a", "a"] {
+            let hold = time.hold()
+            send(piece)
+            _ = RunLoop.current.run(in: .default, returnAfterSourceHandled: true)
+            hold.end()
+            time.advance(by: limit * 2 / 3)
         }
         send("\r\n\r\nok")
     }
 
     @Test func `a head that arrives byte by byte is no idle transfer`() throws {
-        let server = try TestServer { peer, _ in
-            if peer.readHead() != nil { Self.sendSlowly(peer.send) }
+        try withVirtualTime { time in
+            let (server, session) = (try PlayedServer(), HTTPSession { $0.idleTimeout = Self.limit })
+            let launch = session.launch(server.url)
+            let peer = try server.accept(time)
+            Self.sendSlowly(time) { peer.send($0) }
+            #expect(launch.wait().body == "ok")
         }
-        #expect(HTTPSession { $0.idleTimeout = Self.limit }.run(server.url).body == "ok")
     }
 
     @Test(.enabled(if: Nginx.isAvailable))
@@ -256,20 +227,29 @@ import Testing
             return nil
         }
         let port = try #require(line("ACCEPT", of: server)?.split(separator: ":").last)
-        let sending = try JoinableThread(name: "sending") { [server = Carrier(server)] in
-            if line("GET ", of: server.value) != nil { Self.sendSlowly(server.value.write) }
+        try withVirtualTime { time in
+            let session = HTTPSession {
+                $0.idleTimeout = Self.limit
+                $0.trustRoots = nginx.certificate
+            }
+            let (launch, hold, loop) = (
+                session.launch("https://localhost:\(port)/"), time.hold(), RunLoop.current
+            )
+            let asked = try JoinableThread(name: "asked") { [server = Carrier(server)] in
+                _ = line("GET ", of: server.value)
+                loop.perform { loop.stop() }
+            }
+            _ = loop.run(in: .default)
+            asked.join()
+            hold.end()
+            Self.sendSlowly(time, server.write)
+            #expect(launch.wait().body == "ok")
         }
-        let session = HTTPSession {
-            $0.idleTimeout = Self.limit
-            $0.trustRoots = nginx.certificate
-        }
-        #expect(session.run("https://localhost:\(port)/").body == "ok")
-        sending.join()
         server.send(SIGKILL)
         _ = server.wait()
     }
 
-    @Test func `time-outs without an end never pass`() throws {
+    @Test func `timeouts without an end never pass`() throws {
         let server = try TestServer.responding { _, _ in response(body: "hello") }
         let session = HTTPSession {
             ($0.connectTimeout, $0.idleTimeout) = (.seconds(Int64.max), .seconds(Int64.max))
@@ -282,16 +262,29 @@ import Testing
         #expect(other.wait().kind == .cancelled)
     }
 
-    @Test func `the connect time-out does not count the delay of a retry`() throws {
-        let silent = try TestServer { peer, _ in peer.waitForEnd() }
-        let session = HTTPSession {
-            $0.connectTimeout = .milliseconds(100)
-            ($0.retries, $0.retryDelay) = (1, .milliseconds(150))
+    @Test func `the connect timeout does not count the delay of a retry`() throws {
+        try withVirtualTime { time in
+            let (silent, start) = (try PlayedServer(), time.now)
+            let session = HTTPSession {
+                $0.connectTimeout = Self.limit
+                ($0.retries, $0.retryDelay) = (1, .seconds(90))
+            }
+            let outcome = session.run(silent.url.replacing("http:", with: "https:"))
+            #expect(outcome.kind == .timedOut(.connect))
+            #expect(start.duration(to: time.now) >= .seconds(210))
         }
-        let start = ContinuousClock.now
-        let outcome = session.run(silent.url.replacing("http:", with: "https:"))
-        #expect(outcome.kind == .timedOut(.connect))
-        #expect(start.duration(to: .now) >= .milliseconds(350))
+    }
+
+    @Test func `the time before a retry doubles, to an hour at most`() throws {
+        try withVirtualTime { time in
+            let closed = try SocketPeer(listeningAt: .ipv4Loopback(port: 0)).localAddress
+            let (session, start) = (
+                HTTPSession { ($0.retries, $0.retryDelay) = (4, .seconds(1000)) }, time.now
+            )
+            #expect(session.run("http://\(closed)/").kind == .connect)
+            let passed = start.duration(to: time.now)
+            #expect(passed >= .seconds(10_200) && passed < .seconds(10_500))
+        }
     }
 
     @Test func `a failed request is retried if that is safe`() throws {

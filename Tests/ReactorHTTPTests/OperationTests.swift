@@ -7,45 +7,52 @@ import ReactorTesting
 import Testing
 
 @Suite(.runLoop) struct OperationTests {
-    @Test func `a transfer is an operation`() throws {
-        let server = try TestServer.sized(5)
-        try withNetwork { session in
-            let operation = HTTPOperation(HTTPRequest(server.url), in: session)
+    /// Calls `body` with an operation for a transfer on another thread.
+    private func withOperation(
+        _ server: TestServer, method: String = "GET", _ body: (HTTPOperation) throws -> Void
+    ) throws {
+        try withNetwork { try body(HTTPOperation(HTTPRequest(server.url, method: method), in: $0)) }
+    }
+
+    private func run(_ operation: Operation) {
+        OperationQueue().addOperations([operation], waitUntilFinished: true)
+    }
+
+    @Test(arguments: [("GET", 5), ("GET", 0), ("HEAD", 0)])
+    func `a transfer is an operation`(method: String, size: Int) throws {
+        try withOperation(.sized(size), method: method) { operation in
             #expect(operation.transfer == nil)
             let start = Deadline.now
-            OperationQueue().addOperations([operation], waitUntilFinished: true)
+            run(operation)
             let transfer = try #require(operation.transfer)
-            #expect(transfer.progress.bytesReceived == 5 && transfer.startDate > start)
-            #expect(operation.response?.body.count == 5)
-            #expect(operation.progress.fractionCompleted == 1)
+            #expect(transfer.progress.bytesReceived == size && transfer.startDate > start)
+            #expect(operation.response?.body.count == size)
+            #expect(operation.progress.fractionCompleted == 1 && operation.progress.isFinished)
             try operation.result?.get()
         }
     }
 
     @Test func `a failed transfer fails its operation`() throws {
-        let server = try TestServer.sending("")
-        try withNetwork { session in
-            let operation = HTTPOperation(HTTPRequest(server.url), in: session)
-            OperationQueue().addOperations([operation], waitUntilFinished: true)
+        try withOperation(.sending("")) { operation in
+            run(operation)
             let error = #expect(throws: HTTPError.self) { try operation.result?.get() }
             #expect(error?.kind == .connectionLost)
         }
     }
 
     @Test func `a transfer is cancelled before it starts, while it runs, and after`() throws {
-        let (requested, gate) = (Answer<Bool>(), Answer<Bool>())
+        let requested = Answer<Bool>()
         let server = try TestServer { peer, _ in
             _ = peer.readHead()
             requested.give(true)
-            _ = gate.wait()
+            peer.waitForEnd()
         }
-        try withNetwork { session in
-            let early = HTTPOperation(HTTPRequest(server.url), in: session)
+        try withOperation(server) { early in
             early.cancel()
-            OperationQueue().addOperations([early], waitUntilFinished: true)
+            run(early)
             #expect(throws: CancellationError.self) { try early.result?.get() }
-
-            let operation = HTTPOperation(HTTPRequest(server.url), in: session)
+        }
+        try withOperation(server) { operation in
             OperationQueue().addOperation(operation)
             _ = requested.wait()
             operation.cancel()
@@ -54,18 +61,6 @@ import Testing
             #expect(error?.kind == .cancelled)
             operation.cancel()
             #expect(operation.isFinished)
-            gate.give(true)
-        }
-    }
-
-    @Test(arguments: ["GET", "HEAD"])
-    func `an empty body completes the progress of its operation`(method: String) throws {
-        let server = try TestServer.responding { _, _ in response() }
-        try withNetwork { session in
-            let operation = HTTPOperation(HTTPRequest(server.url, method: method), in: session)
-            OperationQueue().addOperations([operation], waitUntilFinished: true)
-            try operation.result?.get()
-            #expect(operation.progress.fractionCompleted == 1 && operation.progress.isFinished)
         }
     }
 }

@@ -28,17 +28,10 @@ import Testing
     }
 
     @Test func `a pass of the loop receives a bounded number of bytes`() throws {
-        let (size, count) = (64 << 20, PassCount())
-        let server = try TestServer { peer, _ in
-            guard peer.readHead() != nil else { return }
-            peer.send("HTTP/1.1 200 OK\r\nContent-Length: \(size)\r\n\r\n")
-            let piece = [UInt8](repeating: 97, count: 1 << 20)
-            for _ in 0..<size >> 20 { peer.send(piece) }
-        }
-        let session = HTTPSession { $0.bytesInFlight = size }
+        let (size, count) = (24 << 20, PassCount())
+        let (server, session) = (try TestServer.sized(size), HTTPSession { $0.bytesInFlight = size })
         #expect(session.run(HTTPRequest(server.url), to: .pieces(count.note)).kind == nil)
-        #expect(count.total.value == size)
-        #expect(count.most.value <= 8 << 20)
+        #expect(count.total.value == size && count.most.value <= 8 << 20)
     }
 
     @Test func `a pass of a loop that receives events delivers a bounded number of bytes`() throws {
@@ -51,7 +44,8 @@ import Testing
         try withNetwork(.with { $0.bytesInFlight = 2 * size }) { session in
             let launch = session.launch(
                 HTTPRequest(server.url), to: destination, delivery: .runLoop(loop, modes: [.default]))
-            launch.waitForBytes(size)
+            // This loop has not run, so that nothing has been delivered.
+            waitUntil { launch.transfer.progress.bytesReceived == size }
             loop.run { count.total.value < size }
         }
         #expect(count.most.value <= 4 << 20)
@@ -70,23 +64,8 @@ import Testing
         #expect(largest.value <= 131_072)
     }
 
-    /// 70 MB of zeros, compressed twice with gzip(1).
-    private static let smallBomb = """
-        1f8b0800000000000203eddd214ec3501cc7f196563413db10136421ec001ca066c966a627402f3bc0b8c25eb24c
-        61309c0305920487c415dc0e4010135383427b8b173e1ff5f457fff27f17b745d238c93e5fd2f4ef11ee7e1ebe8a
-        4e0200000000000000442e7c6cb2660c908cea6a36bf060000000000000062b7ec75f37614705c0ca77200000000
-        00000040f4b6e3b2df5e08d8af57b91c0000000000000010bdc1613769b700aff5e3e9951e0000000000000010bd
-        f74d96365b80515dcde6720000000000000040f496bd6ede6c01c271319cca0100000000000000d1db8ecb7efb49
-        c07ebdcae50000000000000080e8dd1f76a1390c3079ababef62900000fc0f65e7e6f9e92c9c5fe6bf8e9391e87c
-        090100
-        """
-
     @Test func `a body of which one read decodes to too much is too large`() throws {
-        let digits = Array(Self.smallBomb.filter { $0 != "\n" })
-        let bomb = stride(from: 0, to: digits.count, by: 2).compactMap {
-            UInt8(String(digits[$0...$0 + 1]), radix: 16)
-        }
-        let server = try Self.server(of: bomb, encoding: "gzip, gzip")
+        let server = try Self.server(of: bomb(megabytes: 70, "| gzip"), encoding: "gzip, gzip")
         let session = HTTPSession { $0.bytesInFlight = 65_536 }
         let outcome = session.run(HTTPRequest(server.url), to: .handler { _ in })
         #expect(outcome.kind == .bodyTooLarge(limit: 64 << 20))
@@ -190,67 +169,51 @@ import Testing
         }
     }
 
-    /// Sends 2000 bytes, each when the one before has arrived, then the rest of 200,000, and gives the memory that the
-    /// single ones take.
-    private static func trickling(_ arrived: Shared<Int>, _ growth: Answer<Int>) throws -> TestServer {
-        try TestServer { peer, _ in
-            guard peer.readHead() != nil else { return }
-            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n")
-            var (isOn, begin) = (CInt(1), 0)
-            setsockopt(peer.number, CInt(IPPROTO_TCP), TCP_NODELAY, &isOn, 4)
-            for count in 1...2000 {
-                peer.send([97])
-                arrived.wait { $0 >= count ? () : nil }
-                if count == 10 { begin = memoryInUse }
-            }
-            growth.give(memoryInUse - begin)
-            peer.send([UInt8](repeating: 97, count: 198_000))
-        }
-    }
-
-    /// Keeps in `arrived` how many bytes a transfer has received.
-    private static func watch(_ transfer: HTTPTransfer, _ loop: RunLoop, _ arrived: Shared<Int>) {
-        loop.perform {
-            let observer = RunLoop.Observer(for: .beforeWaiting) { _, _ in
-                arrived.value = transfer.progress.bytesReceived
-            }
-            loop.add(observer, forMode: .default)
-        }
-    }
-
-    /// Receives a body byte by byte, while its consumer is busy until all bytes have been sent.
+    /// Receives 2000 bytes one by one while their consumer is busy, and then the rest of 20,000.
     private static func receiveBytes(for consumer: String) throws {
-        let (arrived, growth, received) = (Shared(0), Answer<Int>(), Shared([Int]()))
-        let (gate, isDone, server) = (Answer<Bool>(), Answer<Bool>(), try trickling(arrived, growth))
-        let (queue, client) = (DispatchQueue(label: "slow"), try RunLoopThread(name: "client"))
+        let (gate, queue) = (Answer<Bool>(), DispatchQueue(label: "slow"))
+        // A busy thread with the test's time would stop the clock.
+        let client = try RunLoopThread(name: "client")
         queue.async { _ = gate.wait() }
         client.runLoop.perform { _ = gate.wait() }
-        try withNetwork { session in
+        try withVirtualTime { time in
+            let (server, session, loop) = (try PlayedServer(), HTTPSession(), RunLoop.current)
+            let (received, isDone) = (Shared([Int]()), Shared(false))
             let request = HTTPRequest(server.url)
+            let end = { @Sendable in
+                loop.perform {
+                    isDone.value = true
+                    loop.stop()
+                }
+            }
             if consumer == "task" {
                 Task {
                     let (_, body) = try await session.response(for: request)
-                    watch(body.transfer, session.runLoop, arrived)
                     try await onItsOwnThread { _ = gate.wait() }
                     for try await piece in body { received.update { $0.append(piece.count) } }
-                    isDone.give(true)
+                    end()
                 }
             } else {
-                let delivery = consumer == "queue" ? HTTPDelivery.queue(queue) : .runLoop(client.runLoop)
-                let destination = HTTPDestination.pieces { piece in
-                    received.update { $0.append(piece.count) }
-                }
-                let transfer = session.start(request, to: destination, delivery: delivery) { _ in
-                    isDone.give(true)
-                }
-                watch(transfer, session.runLoop, arrived)
+                session.start(
+                    request, to: .pieces { piece in received.update { $0.append(piece.count) } },
+                    delivery: consumer == "queue" ? .queue(queue) : .runLoop(client.runLoop)
+                ) { _ in end() }
             }
-            precondition(growth.wait() < 100_000, "\(consumer): \(growth.wait())")
+            let peer = try server.accept(time)
+            var begin = 0
+            peer.send("HTTP/1.1 200 OK\r\nContent-Length: 20000\r\n\r\n")
+            for count in 1...2000 {
+                peer.send([97])
+                _ = loop.run(in: .default, returnAfterSourceHandled: true)
+                if count == 10 { begin = memoryInUse }
+            }
+            precondition(memoryInUse - begin < 100_000, "\(consumer): \(memoryInUse - begin)")
             gate.give(true)
-            _ = isDone.wait()
+            peer.send([UInt8](repeating: 97, count: 18_000))
+            loop.run { !isDone.value }
+            client.stop()
+            precondition(received.value.reduce(0, +) == 20_000 && received.value.count < 200, consumer)
         }
-        client.stop()
-        precondition(received.value.reduce(0, +) == 200_000 && received.value.count < 200, consumer)
     }
 
     @Test func `what has been consumed of a compressed body takes no more memory`() async {
@@ -316,21 +279,14 @@ import Testing
 
 /// Holds threads in connect(2), with which getaddrinfo(3) asks its servers, until the test opens the gate.
 private enum Gate {
-    static let arrivals = pair()
-    static let isOpen = pair()
-
-    /// What is written to the second can be read from the first.
-    private static func pair() -> (read: CInt, write: CInt) {
-        guard let pair = try? socketPair() else { fatalError("no sockets are left for a test") }
-        return pair
-    }
+    static let (arrivals, isOpen) = (try! socketPair(), try! socketPair())
 
     /// Begins to hold the calling thread and those that it starts. False if the kernel does not allow that.
     static func hold() -> Bool {
         _ = (arrivals, isOpen)
         signal(SIGSYS) { _ in
-            var (byte, gate) = (UInt8(0), pollfd(fd: Gate.isOpen.read, events: Int16(POLLIN), revents: 0))
-            _ = write(Gate.arrivals.write, &byte, 1)
+            Gate.put(Gate.arrivals.1)
+            var gate = pollfd(fd: Gate.isOpen.0, events: Int16(POLLIN), revents: 0)
             poll(&gate, 1, -1)
         }
         return reactor_test_trap_connect()
@@ -338,19 +294,21 @@ private enum Gate {
 
     static func waitForArrival() {
         var byte = UInt8(0)
-        _ = read(arrivals.read, &byte, 1)
+        _ = read(arrivals.0, &byte, 1)
     }
 
-    static func open() {
+    static func open() { put(isOpen.1) }
+
+    private static func put(_ descriptor: CInt) {
         var byte = UInt8(0)
-        _ = write(isOpen.write, &byte, 1)
+        _ = write(descriptor, &byte, 1)
     }
 }
 
-/// `megabytes` of zeros, compressed to a thousandth of them.
-private func bomb(megabytes: Int) throws -> [UInt8] {
+/// `megabytes` of zeros, compressed to a thousandth of them, and by what `pipe` adds.
+private func bomb(megabytes: Int, _ pipe: String = "") throws -> [UInt8] {
     let folder = TemporaryFolder()
-    let command = "head -c \(megabytes)000000 /dev/zero | gzip > \(folder.path("bomb"))"
+    let command = "head -c \(megabytes)000000 /dev/zero | gzip \(pipe) > \(folder.path("bomb"))"
     _ = try Child("/bin/sh", ["-c", command]).wait()
     return try #require(content(of: folder.path("bomb")))
 }

@@ -46,10 +46,9 @@ import Testing
                 return evidence.failure == nil
             }
         }
-        let pair = try TLSPair(client: client, server: .testServer()).opened()
+        _ = try TLSPair(client: client, server: .testServer()).opened()
         #expect(answer.value == pattern(1000))
         #expect(other.server.input.read(exactly: 10) == pattern(10))
-        for each in [pair, other] { each.close() }
     }
 
     private static let wrongNames: [(Certificate, String?)] = [
@@ -118,7 +117,6 @@ import Testing
         if case .protocolViolation? = server.error?.reason {} else { Issue.record("another error") }
         // Other users of OpenSSL on this thread would take it for theirs.
         #expect(ERR_peek_error() == 0)
-        server.close()
     }
 
     @Test(arguments: [Version.tls12, .tls13], [true, false])
@@ -164,7 +162,6 @@ import Testing
         #expect(recorder.bytes == pattern(100) + pattern(100))
         server.output.write([7])
         #expect(client.read(exactly: 1) == [7])
-        server.close()
     }
 
     @Test func `bytes before the handshake are an error of TLS`() throws {
@@ -176,7 +173,6 @@ import Testing
         #expect(client.input.read(exactly: 1).isEmpty)
         #expect(client.error?.reason == .unprotectedBytes)
         #expect(client.output.streamError as? TLSError == client.error)
-        client.close()
     }
 
     @Test func `a handshake that waits for earlier bytes ends within the connect timeout`() throws {
@@ -192,18 +188,6 @@ import Testing
         serve(client.streams) { client.streams.allSatisfy { $0.streamStatus == .error } }
         #expect(client.input.streamErrno == .timedOut)
         client.close()
-        withExtendedLifetime(peer) {}
-    }
-
-    @Test func `the handshake of an existing connection is no attempt to connect`() throws {
-        let (server, peer) = try TLSEnd.withPeer()
-        server.input.connectTimeout = .milliseconds(1)
-        try server.input.startTLS(.testServer())
-        server.open()
-        server.settle()
-        #expect(server.input.streamErrno == .timedOut)
-        for stream in server.streams { #expect((stream.streamError as? IOError)?.operation == .handshake) }
-        server.close()
         withExtendedLifetime(peer) {}
     }
 }

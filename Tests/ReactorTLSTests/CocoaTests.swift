@@ -17,9 +17,11 @@ import Testing
         return TLSPair(try TLSEnd(first), try TLSEnd(second))
     }
 
+    private typealias Property = (Any, Stream.PropertyKey)
+
     /// Sets properties of a client, in order, and opens both ends.
     private static func open(
-        _ properties: (Any, Stream.PropertyKey)..., server: Certificate = TestCertificates.localhost
+        _ properties: Property..., server: Certificate = TestCertificates.localhost
     ) throws -> TLSPair {
         let pair = try ends()
         for (value, key) in properties { #expect(pair.client.input.setProperty(value, forKey: key)) }
@@ -50,7 +52,6 @@ import Testing
         #expect(trust?.peerCertificates.count == 1 && trust == pair.client.output.tlsSession)
         let certificates = pair.client.output.property(forKey: .sslPeerCertificatesKey) as? [[UInt8]]
         #expect(certificates == trust?.peerCertificates)
-        pair.close()
     }
 
     @Test func `errors have the domain and the codes of Secure Transport`() throws {
@@ -62,7 +63,6 @@ import Testing
             let error = try #require(end.output.streamError as NSError?)
             #expect(error.domain == NSOSStatusErrorDomain && codes.contains(error.code), "\(error)")
         }
-        pair.close()
     }
 
     @Test func `numbers, nulls and strings of Foundation count`() throws {
@@ -80,16 +80,6 @@ import Testing
         for stream in pair.streams { stream.open() }
         pair.server.output.write([1])
         #expect(pair.client.input.read(exactly: 1) == [1])
-        for each in [named, pair] { each.close() }
-    }
-
-    @Test func `a level changes no setting, in either order`() throws {
-        let level: (Any, Stream.PropertyKey) = (StreamSocketSecurityLevel.tlSv1, Self.levelKey)
-        let settings: (Any, Stream.PropertyKey) = (Self.unchecked, Self.settingsKey)
-        for pair in [try Self.open(level, settings), try Self.open(settings, level)] {
-            #expect(pair.client.input.streamStatus == .open)
-            pair.close()
-        }
     }
 
     @Test(
@@ -115,22 +105,18 @@ import Testing
         for stream in pair.streams { stream.open() }
         #expect(pair.settle().client.error?.reason == reason)
         #expect(input.streamStatus == (reason == nil ? .open : .error))
-        pair.close()
     }
 
-    @Test func `a level makes no settings available, and settings no level`() throws {
-        let (tls, old) = (StreamSocketSecurityLevel.tlSv1, StreamSocketSecurityLevel.ssLv3)
-        let changes: [[(Any, Stream.PropertyKey)]] = [
-            [(["kCFStreamSSLAllowsAnyRoot": true], Self.settingsKey), (tls, Self.levelKey)],
-            [(old, Self.levelKey), (Self.unchecked, Self.settingsKey)],
-            [(Self.unchecked, Self.settingsKey), (old, Self.levelKey)],
-        ]
-        for each in changes {
-            let pair = try Self.ends()
-            for (value, key) in each { #expect(pair.client.input.setProperty(value, forKey: key)) }
-            pair.client.output.open()
-            #expect(pair.client.output.streamError is StreamRequirementError)
-            pair.close()
+    @Test func `a level changes no setting, and makes none available, in either order`() throws {
+        let tls: Property = (StreamSocketSecurityLevel.tlSv1, Self.levelKey)
+        let old: Property = (StreamSocketSecurityLevel.ssLv3, Self.levelKey)
+        let settings: Property = (Self.unchecked, Self.settingsKey)
+        let unknown: Property = (["kCFStreamSSLAllowsAnyRoot": true], Self.settingsKey)
+        for (first, second) in [(tls, settings), (settings, tls)] {
+            #expect(try Self.open(first, second).client.input.streamStatus == .open)
+        }
+        for (first, second) in [(unknown, tls), (old, settings), (settings, old)] {
+            #expect(try Self.open(first, second).client.output.streamError is StreamRequirementError)
         }
     }
 
@@ -179,6 +165,5 @@ import Testing
         }
         client.output.write([3])
         #expect(server.input.read(exactly: 1) == [3])
-        pair.close()
     }
 }

@@ -20,7 +20,6 @@ import Testing
         #expect(session.peerCertificates.count == 1)
         #expect(pair.server.output.tlsSession?.serverName == "localhost")
         #expect(pair.server.output.tlsSession?.peerCertificates.isEmpty == true)
-        pair.close()
     }
 
     @Test func `the peer of a host needs no name of its own`() throws {
@@ -46,7 +45,6 @@ import Testing
             #expect(client.input.tlsSession?.serverName == name)
             client.close()
         }
-        listener.close()
     }
 
     static let untrustworthy: [(Certificate, TLSError.Reason)] = [
@@ -73,7 +71,6 @@ import Testing
             Issue.record("the server was not told: \(pair.server.error.map { "\($0)" } ?? "no error")")
             return
         }
-        pair.close()
     }
 
     @Test func `trust is the authorities of each source, and not those of the system`() throws {
@@ -163,7 +160,6 @@ import Testing
         ).settle()
         #expect(pair.server.error?.reason == .noCommonVersion)
         #expect(pair.client.error?.reason == .alert(70, "protocol version"))
-        pair.close()
     }
 
     @Test(arguments: [(["h2", "http/1.1"], "h2"), ([], nil), (["imap"], nil)] as [([String], String?)])
@@ -176,7 +172,6 @@ import Testing
         }
         let hasFailed = names == ["imap"]
         #expect(pair.client.error?.reason == (hasFailed ? .alert(120, "no application protocol") : nil))
-        pair.close()
     }
 
     @Test func `a server presents the certificate for the name that the client asks for`() throws {
@@ -217,7 +212,6 @@ import Testing
         } else {
             #expect(reason == nil, "the client was not told")
         }
-        pair.close()
     }
 
     @Test func `settings that cannot be used are refused when they are set`() throws {
@@ -248,7 +242,6 @@ import Testing
         for stream in [InputStream(data: [1]), pair.client.input, closed.client.input] {
             #expect(throws: TLSError.self) { try stream.startTLS(.testClient()) }
         }
-        pair.close()
     }
 
     @Test func `identities come from PEM and PKCS 12, and keys must fit`() throws {

@@ -44,7 +44,6 @@ import Testing
         // The other direction is still open.
         connection.client.output.write([1, 2])
         #expect(connection.server.read(exactly: 2) == [1, 2])
-        connection.client.close()
     }
 
     @Test(arguments: [false, true])
@@ -69,7 +68,6 @@ import Testing
         #expect(connection.server.isEnded == ends)
         RunLoop.current.serve { !connection.recorder.bytes.isEmpty }
         #expect(connection.recorder.bytes == [9])
-        connection.client.close()
     }
 
     @Test func `a message that never ends is an error for a writer, and leaves none in the queue`() throws {
@@ -102,7 +100,6 @@ import Testing
         let (end, peer) = try TLSEnd.withPeer(isServer ? .testServer() : .testClient())
         peer.send((isServer ? OpenSSLClient.hello : []) + announcement)
         #expect(end.settle().error?.reason == .closedInHandshake)
-        end.close()
     }
 
     @Test func `a hello that cannot be sent fails the handshake with the socket's error`() throws {
@@ -112,7 +109,6 @@ import Testing
         try client.input.startTLS(.testClient())
         client.open()
         #expect(client.settle().input.streamErrno == .brokenPipe)
-        client.close()
     }
 
     @Test func `a server receives what a client has sent that takes no tickets`() throws {
@@ -122,6 +118,5 @@ import Testing
         #expect(server.input.read(exactly: 3) == [1, 2, 3])
         #expect(server.output.write([1], maxLength: 1) < 1)
         #expect(server.output.streamErrno == .brokenPipe)
-        server.close()
     }
 }

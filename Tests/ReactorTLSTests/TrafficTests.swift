@@ -25,7 +25,6 @@ import Testing
         pair.server.output.write([1])
         loop.serve { recorder.count(.hasBytesAvailable) > 0 }
         #expect(pair.client.input.read(exactly: 1) == [1])
-        pair.close()
     }
 
     @Test(arguments: [(1, Version.tls13), (100, .tls12), (16_384, .tls13), (100_000, .tls12)])
@@ -50,7 +49,6 @@ import Testing
         pair.client.close()
         #expect(pair.server.input.readToEnd().isEmpty)
         #expect(pair.server.input.streamStatus == .atEnd)
-        pair.close()
     }
 
     @Test func `a delegate that writes as there is room sends everything before close`() throws {
@@ -73,7 +71,6 @@ import Testing
         reader.join()
         #expect(answer.wait() == expected)
         #expect(pair.server.input.streamStatus == .atEnd)
-        pair.close()
     }
 
     /// In a process of its own: the memory of other tests does not count.
@@ -119,7 +116,6 @@ import Testing
         pair.client.close()
         reader.join()
         #expect(answer.wait() == count)
-        pair.close()
     }
 
     @Test func `a connection that ends without close_notify is truncated`() throws {
@@ -132,7 +128,6 @@ import Testing
         #expect(pair.server.input.read(exactly: 1).isEmpty)
         #expect(pair.server.error?.reason == .truncated)
         #expect(pair.server.output.streamError as? TLSError == pair.server.error)
-        pair.close()
     }
 
     @Test func `a stream without TLS can get it after it was used`() throws {
@@ -150,28 +145,6 @@ import Testing
         server.output.write([3])
         #expect(client.input.read(exactly: 1) == [3])
         #expect(client.input.tlsSession != nil && server.input.tlsSession != nil)
-        for end in [client, server] { end.close() }
-    }
-
-    @Test(arguments: [Version.tls12, .tls13], [true, false])
-    func `a session is resumed, unless the settings forbid it`(version: Version, resumes: Bool) throws {
-        let client = TLSSettings.testClient {
-            $0.maximumVersion = version
-            $0.resumesSessions = resumes
-            // Settings of their own for each test, and so sessions.
-            $0.applicationProtocols = ["resumption-\(version.rawValue)"]
-        }
-        let server = try TLSSettings.testServer { $0.applicationProtocols = client.applicationProtocols }
-        let listening = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
-        for round in 0..<3 {
-            let pair = try TLSPair(client: client, server: server, at: listening)
-            pair.server.output.write([1])
-            #expect(pair.client.input.read(exactly: 1) == [1])
-            let session = try #require(pair.server.input.tlsSession)
-            #expect(session.isResumed == (resumes && round > 0))
-            #expect(session.serverName == "localhost")
-            pair.close()
-        }
     }
 
     @Test(arguments: [
@@ -181,7 +154,6 @@ import Testing
         let (end, peer) = try TLSEnd.withPeer(isServer ? .testServer() : .testClient())
         peer.send(Array(text.utf8))
         #expect(end.settle().error?.reason == .notTLS)
-        end.close()
     }
 
     @Test func `a changed record is an error after the bytes before it`() throws {
@@ -194,18 +166,5 @@ import Testing
         #expect(client.input.read(exactly: 3) == pattern(3))
         #expect(client.input.read(exactly: 1).isEmpty)
         if case .protocolViolation? = client.error?.reason {} else { Issue.record("another error") }
-        client.close()
-    }
-
-    @Test func `errors name the peer and the reason`() throws {
-        let listening = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
-        let port = try #require(try listening.localAddress.port)
-        let client = TLSEnd(Stream.connection(toHost: "localhost", port: port))
-        try client.input.startTLS(.testClient(nil))
-        client.open()
-        let server = try TLSEnd(listening.acceptNumber(), .testServer(TestCertificates.expired))
-        #expect(client.settle().error?.reason == .expired)
-        #expect("\(try #require(client.output.streamError))".contains("localhost:\(port)"))
-        for end in [client, server] { end.close() }
     }
 }

@@ -5,9 +5,18 @@ import SystemPackage
 import Testing
 
 @Suite(.runLoop) struct TestConnectionTests {
-    @Test func `bytes arrive at the other end, and the end after them`() throws {
+    /// Calls `body` with virtual time and both ends of a connection.
+    private func withEnds(
+        seed: UInt64 = 0, _ body: (VirtualTime, _ client: Ends, _ server: Ends) throws -> Void
+    ) throws {
         try withVirtualTime { time in
-            let (client, server) = try Ends.pair()
+            let (client, server) = try Ends.pair(seed: seed)
+            try withExtendedLifetime((client, server)) { try body(time, client, server) }
+        }
+    }
+
+    @Test func `bytes arrive at the other end, and the end after them`() throws {
+        try withEnds { time, client, server in
             client.write("hello")
             try client.connection.output.shutDown()
             time.runUntilIdle()
@@ -17,8 +26,7 @@ import Testing
     }
 
     @Test func `bytes arrive as much later as the sender's latency says`() throws {
-        try withVirtualTime { time in
-            let (client, server) = try Ends.pair()
+        try withEnds { time, client, server in
             server.connection.latency = .seconds(3)
             client.write("there")
             server.write("back")
@@ -32,8 +40,7 @@ import Testing
     @Test(arguments: seeds(20)) func `bytes arrive in pieces of the sizes that are asked for`(seed: UInt64)
         throws
     {
-        try withVirtualTime { time in
-            let (client, server) = try Ends.pair(seed: seed)
+        try withEnds(seed: seed) { time, client, server in
             client.connection.pieceSizes = 1...7
             client.write(String(repeating: "x", count: 100))
             time.runUntilIdle()
@@ -43,8 +50,7 @@ import Testing
     }
 
     @Test func `a stalled end passes nothing on until it is resumed`() throws {
-        try withVirtualTime { time in
-            let (client, server) = try Ends.pair()
+        try withEnds { time, client, server in
             client.connection.stall()
             client.write("late")
             time.advance(by: .seconds(60))
@@ -56,8 +62,7 @@ import Testing
     }
 
     @Test func `a connection that is cut delivers exactly the bytes before the cut`() throws {
-        try withVirtualTime { time in
-            let (client, server) = try Ends.pair()
+        try withEnds { time, client, server in
             client.connection.close(afterBytes: 3)
             client.write("hello")
             time.runUntilIdle()
@@ -67,8 +72,7 @@ import Testing
     }
 
     @Test func `a reset fails both ends after what had arrived`() throws {
-        try withVirtualTime { time in
-            let (client, server) = try Ends.pair()
+        try withEnds { time, client, server in
             client.write("before")
             time.runUntilIdle()
             client.connection.reset()
@@ -79,22 +83,18 @@ import Testing
     }
 
     @Test func `an end takes the options of a socket, and its timeouts are in virtual time`() throws {
-        try withVirtualTime { time in
-            let (client, server) = try Ends.pair()
+        try withEnds { time, client, server in
             client.connection.input.noDelay = true
             client.connection.input.idleTimeout = .seconds(300)
             let start = time.now
-            while !client.events.contains(.errorOccurred), time.now < start + .seconds(3600) {
-                time.advance(by: .seconds(1))
-            }
-            #expect(start.duration(to: time.now) == .seconds(300))
-            withExtendedLifetime(server) {}
+            client.onError = { #expect(start.duration(to: time.now) == .seconds(300)) }
+            time.advance(by: .seconds(3600))
+            #expect(client.events.last == .errorOccurred)
         }
     }
 
     @Test func `more than a relay keeps arrives complete`() throws {
-        try withVirtualTime { time in
-            let (client, server) = try Ends.pair()
+        try withEnds { time, client, server in
             client.pending = [UInt8](repeating: 7, count: 3_000_000)
             time.runUntilIdle()
             #expect(server.chunks.map(\.count).reduce(0, +) == 3_000_000)
@@ -137,6 +137,7 @@ private final class Ends: StreamDelegate {
     var chunks: [[UInt8]] = []
     var pending: [UInt8] = []
     var onBytes: () -> Void = {}
+    var onError: () -> Void = {}
 
     var text: String { String(decoding: chunks.joined(), as: UTF8.self) }
 
@@ -177,6 +178,7 @@ private final class Ends: StreamDelegate {
             chunks.append(Array(bytes[..<count]))
             onBytes()
         case .hasSpaceAvailable: flush()
+        case .errorOccurred: onError()
         default: break
         }
     }

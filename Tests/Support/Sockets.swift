@@ -1,3 +1,4 @@
+import Glibc
 package import Reactor
 package import SystemPackage
 import Testing
@@ -56,5 +57,18 @@ extension DatagramSocket {
             try self.init(
                 descriptor: descriptor, options: options, receive: receive, events: Self.failOnEvent)
         } catch { throw error.errno }
+    }
+}
+
+package enum SystemCall {
+    /// Makes a system call that returns -1 and sets `errno`; repeats it when a signal interrupts it.
+    @discardableResult
+    package static func make<Result: SignedInteger>(_ call: () -> Result) throws(Errno) -> Result {
+        while true {
+            let result = call()
+            let code = errno  // before anything else can overwrite it
+            guard result == -1 else { return result }
+            guard code == EINTR else { throw Errno(rawValue: code) }
+        }
     }
 }

@@ -69,8 +69,7 @@ import Testing
             [0xD0, 0xCF, 0x50, 0xC0, 0, 0, 0, 17, 0, 0, 0, 0, 2, 1, 6, 1, 0],  // a one-byte address
         ] as [[UInt8]])
     func `invalid bytes close their connection and no other`(bytes: [UInt8]) throws {
-        let mailbox = Mailbox()
-        let port = try SocketPort.listening(mailbox)
+        let (port, mailbox) = try SocketPort.listening()
         let remote = port.remote
         #expect(remote.sendTexts("before"))
         let client = try SocketPeer.connected(to: port.tcpPort)
@@ -79,12 +78,10 @@ import Testing
         #expect(remote.sendTexts("after"))
         mailbox.wait(2)
         #expect(mailbox.texts == ["before", "after"])
-        port.invalidate()
     }
 
     @Test func `a sender that closes within a message loses only that message`() throws {
-        let mailbox = Mailbox()
-        let port = try SocketPort.listening(mailbox)
+        let (port, mailbox) = try SocketPort.listening()
         do {
             let sender = try SocketPeer.connected(to: port.tcpPort)
             sender.send(PortBytes.message("whole") + PortBytes.message("half").dropLast(2))
@@ -93,7 +90,6 @@ import Testing
         #expect(port.sendTexts("another"))
         mailbox.wait(2)
         #expect(mailbox.texts == ["whole", "another"])
-        port.invalidate()
     }
 
     @Test func `senders block when the receive queue is full, and every sent message arrives`() throws {
@@ -110,7 +106,6 @@ import Testing
         #expect(remote.sendTexts("last"))
         mailbox.wait(sentCount + 1)
         #expect(mailbox.messages.last?.text == "last")
-        port.invalidate()
     }
 
     @Test(arguments: [true, false])
@@ -135,8 +130,7 @@ import Testing
     // MARK: Foundation's ports
 
     @Test func `a Foundation socket port can send to a Reactor port`() throws {
-        let mailbox = Mailbox()
-        let port = try SocketPort.listening(mailbox)
+        let (port, mailbox) = try SocketPort.listening()
         let created = Foundation.SocketPort(remoteWithTCPPort: port.tcpPort, host: "127.0.0.1")
         let foundationPort = try #require(created)
         let components = NSMutableArray(array: [NSData(data: Data("from Foundation".utf8))])
@@ -146,6 +140,5 @@ import Testing
                 reserved: 0))
         mailbox.wait(1)
         #expect(mailbox.texts == ["from Foundation"] && mailbox.messages[0].msgid == 7)
-        port.invalidate()
     }
 }

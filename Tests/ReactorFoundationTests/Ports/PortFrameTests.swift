@@ -51,6 +51,13 @@ import Testing
         #expect(signature.bytes == [2, 1, 6, 16, 16, 2, 1, 2, 127, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0])
     }
 
+    @Test func `a component that is longer than the rest of its message is refused`() throws {
+        var bytes = try #require(PortFrame(number: 1, sender: .none, components: [.data([1, 2, 3])]).bytes)
+        _ = try PortFrame(bytes)
+        bytes[bytes.count - 4] += 1
+        #expect(throws: PortFrame.ParseError.badComponent) { try PortFrame(bytes) }
+    }
+
     @Test func `changing or cutting a frame anywhere does not crash the decoder`() {
         let bytes = Self.frames[2].bytes ?? []
         for index in bytes.indices {

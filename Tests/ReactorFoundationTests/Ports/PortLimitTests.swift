@@ -17,8 +17,7 @@ import ReactorFoundation
     @Test func `peers that stop within long messages take little memory and delay no other message`() async {
         await #expect(processExitsWith: .success) {
             try onAThread {
-                let mailbox = Mailbox()
-                let (port, before) = (try SocketPort.listening(mailbox), try peakResidentSize())
+                let ((port, mailbox), before) = (try SocketPort.listening(), try peakResidentSize())
                 let peers = try (0..<60).map { _ in try SocketPeer.connected(to: port.tcpPort) }
                 let part = [UInt8](repeating: 0, count: 1 << 20)
                 for peer in peers {
@@ -41,8 +40,7 @@ import ReactorFoundation
     @Test func `a message of too many components is not sent, and closes the connection that it arrives on`()
         throws
     {
-        let mailbox = Mailbox()
-        let port = try SocketPort.listening(mailbox)
+        let (port, mailbox) = try SocketPort.listening()
         let most = SocketPort.maximumComponentCount
         let data = NSMutableArray(array: [NSData](repeating: NSData(), count: most))
         let sentMost = port.send(before: .distantFuture, components: data, from: nil, reserved: 0)
@@ -54,26 +52,22 @@ import ReactorFoundation
         #expect(peer.receive(1).isEmpty)
         mailbox.wait(1)
         #expect(mailbox.messages.count == 1 && mailbox.messages[0].components?.count == most)
-        port.invalidate()
     }
 
     // MARK: Replies
 
     @Test func `a message over TCP that names a Unix-domain socket has no reply port`() throws {
-        let (mailbox, path) = (Mailbox(), Array("/run/service".utf8))
-        let port = try SocketPort.listening(mailbox)
+        let ((port, mailbox), path) = (try SocketPort.listening(), Array("/run/service".utf8))
         let signature: [UInt8] = [1, 1, 0, UInt8(path.count + 3), 1, 0] + path + [0]
         try SocketPeer.connected(to: port.tcpPort).send(PortBytes.message("text", from: signature))
         mailbox.wait(1)
         #expect(mailbox.messages[0].text == "text" && mailbox.messages[0].sendPort == nil)
-        port.invalidate()
     }
 
     // MARK: Room
 
     @Test func `messages of many senders arrive though no two of them have room at once`() throws {
-        let mailbox = Mailbox()
-        let port = try SocketPort.listening(mailbox)
+        let (port, mailbox) = try SocketPort.listening()
         let message = PortBytes.message(components: [[UInt8](repeating: 7, count: 700_000)])
         let long = PortBytes.message(components: [[UInt8](repeating: 7, count: 3_000_000)])
         let peers = try (0..<8).map { _ in try SocketPeer.connected(to: port.tcpPort) }
@@ -90,13 +84,36 @@ import ReactorFoundation
             lengths.sorted() == Array(repeating: 700_000, count: 12)
                 + Array(repeating: 3_000_000, count: 4))
         for thread in threads { thread.join() }
-        port.invalidate()
     }
 }
 
 #if DEBUG
 
 extension PortLimitTests {
+    @Test func `messages that wait take no more bytes than the limit`() {
+        var room = PortRoom(limit: 1_000)
+        room.take(600)
+        #expect(room.fits(400) && !room.fits(401))
+        room.release(600)
+        #expect(room.fits(401))
+    }
+
+    @Test func `a connection that closes within a message leaves its room to others`() throws {
+        let receiver = try PortReceiver(at: .ipv4Loopback(port: 0))
+        let arrived = Countdown(1)
+        receiver.setMessageHandler { arrived.count() }
+        let message = PortBytes.message(components: [[UInt8](repeating: 7, count: 900_000)])
+        let (first, second) = (
+            try SocketPeer(connectedTo: receiver.address), try SocketPeer(connectedTo: receiver.address)
+        )
+        first.send(Array(message.prefix(10)))
+        first.close()
+        let sender = try JoinableThread { second.send(message) }
+        arrived.wait()
+        receiver.close()
+        sender.join()
+    }
+
     @Test func `a queue that is never empty keeps no message that was taken`() async {
         await #expect(processExitsWith: .success) {
             let (count, size) = (400, 1 << 20)
@@ -121,7 +138,6 @@ extension PortLimitTests {
         let (peer, begin) = (try SocketPeer(connectedTo: receiver.address), Deadline.now)
         peer.send(bytes)
         #expect(peer.receive(1).isEmpty && begin.duration(to: .now) >= .milliseconds(19))
-        receiver.close()
     }
 
     @Test func `a connection is closed though the bytes of its message never stop`() throws {
@@ -130,7 +146,6 @@ extension PortLimitTests {
         var isOpen = peer.send([0xD0, 0xCF, 0x50, 0xC0, 0, 0x0F, 0, 0])
         for _ in 0..<900_000 where isOpen { isOpen = peer.send([0]) }
         #expect(!isOpen)
-        receiver.close()
     }
 
     @Test func `a port with as many connections as allowed closes the one that has been idle longest`() throws
@@ -152,7 +167,6 @@ extension PortLimitTests {
         peers[5].send(PortBytes.message("text"))
         arrived.wait()
         arrived.wait()
-        receiver.close()
     }
 }
 

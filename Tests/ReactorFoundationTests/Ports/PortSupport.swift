@@ -41,6 +41,11 @@ extension SocketPort {
         return port
     }
 
+    static func listening() throws -> (SocketPort, Mailbox) {
+        let mailbox = Mailbox()
+        return (try listening(mailbox), mailbox)
+    }
+
     /// The TCP port.
     var tcpPort: UInt16 {
         (try? SocketAddress.local(of: FileDescriptor(rawValue: socket)).port) ?? 0

@@ -19,12 +19,6 @@ private final class LoggingPort: Port, @unchecked Sendable {
     deinit { invalidate() }
 }
 
-private final class DeinitPort: Port, @unchecked Sendable {
-    private let onDeinit: AtEnd
-
-    init(_ onDeinit: AtEnd) { self.onDeinit = onDeinit }
-}
-
 /// A port that overrides `isValid` and `invalidate()` without calling `super`, as Cocoa code does.
 private final class IndependentPort: Port, @unchecked Sendable {
     private let onDeinit: AtEnd
@@ -42,7 +36,7 @@ private final class IndependentPort: Port, @unchecked Sendable {
 }
 
 /// The number of invalidation notifications that `body` posts on the calling thread.
-private func invalidations(_ body: () throws -> Void) rethrows -> Int {
+private func invalidations(_ body: () -> Void) -> Int {
     let loop = RunLoop.current
     let count = Shared(0)
     let token = NotificationCenter.default.addObserver(
@@ -51,39 +45,39 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
         if RunLoop.current === loop, notification.object is Port { count.value += 1 }
     }
     defer { NotificationCenter.default.removeObserver(token) }
-    try body()
+    body()
     return count.value
 }
 
 @Suite(.runLoop) struct PortTests {
+    private let loop = RunLoop.current
+
+    /// Whether `mode` has a port.
+    private func hasPort(_ mode: RunLoop.Mode = .default) -> Bool {
+        loop.run(mode: mode, before: Deadline.distantPast)
+    }
+
     @Test(arguments: [true, false])
     func `a port keeps a loop running until it is removed`(schedulesItself: Bool) {
-        let (loop, port) = (RunLoop.current, Port())
+        let port = Port()
         for _ in 0..<2 {
-            if schedulesItself {
-                port.schedule(in: loop, forMode: .default)
-            } else {
-                loop.add(port, forMode: .default)
-            }
+            if schedulesItself { port.schedule(in: loop, forMode: .default) }
+            if !schedulesItself { loop.add(port, forMode: .default) }
         }
-        #expect(loop.run(mode: .default, before: Deadline.distantPast))
-        if schedulesItself {
-            port.remove(from: loop, forMode: .default)
-        } else {
-            loop.remove(port, forMode: .default)
-        }
-        #expect(!loop.run(mode: .default, before: Deadline.distantPast))
+        #expect(hasPort())
+        if schedulesItself { port.remove(from: loop, forMode: .default) }
+        if !schedulesItself { loop.remove(port, forMode: .default) }
+        #expect(!hasPort())
         loop.add(NSMachPort(), forMode: .common)
-        #expect(loop.run(mode: .tracking, before: Deadline.distantPast))
+        #expect(hasPort(.tracking))
     }
 
     @Test func `an invalidated port leaves its loops and cannot be added again`() {
-        let (loop, port) = (RunLoop.current, Port())
+        let port = Port()
         loop.add(port, forMode: .common)
         port.invalidate()
-        #expect(!port.isValid)
         loop.add(port, forMode: .default)
-        #expect(!loop.run(mode: .default, before: Deadline.distantPast))
+        #expect(!port.isValid && !hasPort())
         #expect(!port.send(before: Date(), components: nil, from: nil, reserved: 0))
     }
 
@@ -99,36 +93,31 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
             #expect(port != nil)
             RunLoop.current.remove(try #require(port), forMode: .default)
             #expect(port == nil)
-            RunLoop.current.add(DeinitPort(AtEnd { log("freed") }), forMode: .default)
+            RunLoop.current.add(IndependentPort(AtEnd { log("freed") }), forMode: .default)
         }
         #expect(log.all == ["freed"])
     }
 
     @Test func `the methods of a subclass that does not call super are called once for each mode`() {
-        let (loop, port) = (RunLoop.current, LoggingPort())
+        let port = LoggingPort()
         for mode in [.default, .default, RunLoop.Mode.common] { loop.add(port, forMode: mode) }
-        #expect(loop.run(mode: .default, before: Deadline.distantPast))
+        #expect(hasPort())
         for mode in [.default, .default, RunLoop.Mode("other")] { loop.remove(port, forMode: mode) }
         loop.remove(port, forMode: .common)
-        #expect(!loop.run(mode: .default, before: Deadline.distantPast))
-        #expect(
-            port.log.all == [
-                "added to kCFRunLoopDefaultMode", "added to kCFRunLoopCommonModes",
-                "removed from kCFRunLoopDefaultMode",
-                "removed from kCFRunLoopCommonModes",
-            ])
+        #expect(!hasPort())
+        let modes = ["kCFRunLoopDefaultMode", "kCFRunLoopCommonModes"]
+        #expect(port.log.all == modes.map { "added to " + $0 } + modes.map { "removed from " + $0 })
     }
 
     @Test func `invalidating or releasing a port posts one notification`() {
-        #expect(
-            invalidations {
-                let port = Port()
-                port.invalidate()
-                port.invalidate()
-            } == 1)
-        #expect(invalidations { _ = Port() } == 1)
-        #expect(invalidations { _ = LoggingPort() } == 1)
-        #expect(invalidations { _ = SocketPort(tcpPort: 0) } == 1)
+        let invalidatesTwice = {
+            let port = Port()
+            for _ in 0..<2 { port.invalidate() }
+        }
+        let bodies = [
+            invalidatesTwice, { _ = Port() }, { _ = LoggingPort() }, { _ = SocketPort(tcpPort: 0) },
+        ]
+        #expect(bodies.map(invalidations) == [1, 1, 1, 1])
         #expect(Port.didBecomeInvalidNotification == Foundation.Port.didBecomeInvalidNotification)
     }
 
@@ -140,29 +129,22 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
                 loop.remove(port, forMode: RunLoop.Mode("\(index % 2)"))
             }
             for mode in ["0", "1"] { loop.remove(port, forMode: RunLoop.Mode(mode)) }
-            let hasRun = loop.performAndWait {
-                loop.run(mode: RunLoop.Mode("0"), before: Deadline.distantPast)
-            }
-            #expect(!hasRun)
+            #expect(
+                !loop.performAndWait { loop.run(mode: RunLoop.Mode("0"), before: Deadline.distantPast) })
         }
     }
 
-    // MARK: Subclasses and scheduling methods
-
     @Test func `a loop releases a port that posts its invalidation itself, and keeps the others`() {
-        let (loop, other, log) = (RunLoop.current, Port(), Trace())
+        let (other, log) = (Port(), Trace())
         loop.add(other, forMode: .default)
         do {
             let port = IndependentPort(AtEnd { log("freed") })
-            loop.add(port, forMode: .default)
-            loop.add(port, forMode: .tracking)
+            for mode in [RunLoop.Mode.default, .tracking] { loop.add(port, forMode: mode) }
             port.invalidate()
             loop.add(port, forMode: .default)
         }
-        #expect(log.all == ["freed"] && !loop.run(mode: .tracking, before: Deadline.distantPast))
-        #expect(other.isValid && loop.run(mode: .default, before: Deadline.distantPast))
-        loop.remove(other, forMode: .default)
-        #expect(!loop.run(mode: .default, before: Deadline.distantPast))
+        #expect(log.all == ["freed"] && !hasPort(.tracking))
+        #expect(other.isValid && hasPort())
     }
 
     @Test func `schedule(in:forMode:) makes a socket port receive messages`() throws {
@@ -174,6 +156,5 @@ private func invalidations(_ body: () throws -> Void) rethrows -> Int {
         port.remote.sendTexts("late")
         mailbox.wait(2)
         #expect(mailbox.texts.sorted() == ["early", "late"])
-        port.invalidate()
     }
 }

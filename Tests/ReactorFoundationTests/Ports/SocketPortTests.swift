@@ -8,50 +8,27 @@ import Testing
 
 @Suite(.runLoop) struct SocketPortTests {
     @Test func `a message arrives with its number and its components`() throws {
-        let mailbox = Mailbox()
-        let port = try SocketPort.listening(mailbox)
+        let (port, mailbox) = try SocketPort.listening()
         #expect(port.remote.sendTexts("one", "", "three", number: 0xFFFF_FFFF))
         mailbox.wait(1)
         #expect(mailbox.texts == ["one,,three"])
         let message = try #require(mailbox.messages.first)
         #expect(message.msgid == 0xFFFF_FFFF)
         #expect(message.receivePort === port && message.sendPort == nil)
-        port.invalidate()
-    }
-
-    @Test func `a reply goes to the port that the message names`() throws {
-        let replies = Mailbox()
-        let client = try SocketPort.listening(replies)
-        let requests = Mailbox { message in
-            let reply = PortMessage(
-                sendPort: message.sendPort, receivePort: message.receivePort,
-                components: message.components)
-            reply.msgid = message.msgid + 1
-            #expect(reply.send(before: .distantFuture))
-        }
-        let server = try SocketPort.listening(requests)
-        #expect(server.remote.sendTexts("question", number: 1, from: client))
-        replies.wait(1)
-        #expect(replies.texts == ["question"] && replies.messages[0].msgid == 2)
-        #expect(replies.messages[0].sendPort == server.remote)
-        for port in [client, server] { port.invalidate() }
     }
 
     @Test func `a port can be a component`() throws {
-        let mailbox = Mailbox()
-        let port = try SocketPort.listening(mailbox)
+        let (port, mailbox) = try SocketPort.listening()
         let other = try #require(SocketPort(remoteWithTCPPort: 4711, host: "::1"))
         let components = NSMutableArray(array: [other, NSData(data: Data([1]))])
         #expect(port.remote.send(before: .distantFuture, components: components, from: nil, reserved: 0))
         mailbox.wait(1)
         let arrived = try #require(mailbox.messages[0].components)
         #expect(arrived[0] as? SocketPort == other && arrived[1] as? NSData == NSData(data: Data([1])))
-        port.invalidate()
     }
 
     @Test func `messages of concurrent senders arrive whole, each sender's in order`() throws {
-        let mailbox = Mailbox()
-        let port = try SocketPort.listening(mailbox)
+        let (port, mailbox) = try SocketPort.listening()
         let remote = port.remote
         DispatchQueue.global().async {
             DispatchQueue.concurrentPerform(iterations: 4) { sender in
@@ -68,7 +45,6 @@ import Testing
         }
         #expect(
             mailbox.messages.allSatisfy { $0.text == String(repeating: "\($0.msgid >> 8)", count: 1000) })
-        port.invalidate()
     }
 
     @Test(arguments: [true, false])
@@ -92,7 +68,6 @@ import Testing
         for text in ["a", "b", "c"] { port.sendTexts(text) }
         mailbox.wait(3)
         #expect(mailbox.texts == ["a", "b", "c"] && peak == 1)
-        port.invalidate()
     }
 
     @Test func `a delegate that invalidates its port receives no further messages`() throws {
@@ -113,7 +88,6 @@ import Testing
         port.sendTexts("second")
         mailbox.wait(1)
         #expect(mailbox.texts == ["second"])
-        port.invalidate()
     }
 
     @Test func `a Unix-domain port sends and receives`() throws {
@@ -189,6 +163,5 @@ import Testing
         #expect(!port.send(before: .distantFuture, components: nil, from: Port(), reserved: 0))
         // Takes seconds without optimization.
         if Depth.isFull { #expect(!port.send(byteCount: SocketPort.longestMessage, before: .distantFuture)) }
-        port.invalidate()
     }
 }

@@ -9,6 +9,10 @@ struct DownloadFolder {
     var path: FilePath { folder.path.appending("file") }
     var part: FilePath { folder.path.appending("file.part") }
     var names: [String] { folder.names.sorted() }
+    /// What each file has, by its name.
+    var files: [String: String?] {
+        Dictionary(uniqueKeysWithValues: folder.names.map { ($0, Self.text(of: folder.path.appending($0))) })
+    }
     /// What the file has; nil if there is none.
     var saved: String? { Self.text(of: path) }
     var savedPart: String? { Self.text(of: part) }

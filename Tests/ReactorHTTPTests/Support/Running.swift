@@ -1,6 +1,9 @@
+import Glibc
 import Reactor
 import ReactorHTTP
 import ReactorTestSupport
+import ReactorTesting
+import Testing
 
 typealias Outcome = Result<HTTPResponse, HTTPError>
 /// The library has an internal one.
@@ -23,20 +26,6 @@ struct Launch: Sendable {
     func wait() -> Outcome {
         if loop.isCurrent { loop.run { outcome.value == nil } }
         return outcome.wait { $0 }
-    }
-
-    /// Waits until the session's loop, which is another thread's, has received `count` bytes.
-    func waitForBytes(_ count: Int) {
-        let received = Shared(0)
-        loop.perform { [loop, transfer] in
-            received.value = transfer.progress.bytesReceived
-            let observer = RunLoop.Observer(for: .beforeWaiting) { observer, _ in
-                received.value = transfer.progress.bytesReceived
-                if received.value >= count { observer.invalidate() }
-            }
-            loop.add(observer, forMode: .default)
-        }
-        received.wait { $0 >= count ? () : nil }
     }
 }
 
@@ -102,6 +91,36 @@ extension Outcome {
     }
     var kind: HTTPError.Kind? { error?.kind }
     var body: String? { (try? get()).map { String(decoding: $0.body, as: UTF8.self) } }
+}
+
+/// A server that a test with virtual time plays itself: what it sends has arrived when the loop runs next.
+struct PlayedServer {
+    private let listener: SocketPeer
+    let url: String
+
+    init() throws {
+        listener = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
+        url = "http://127.0.0.1:\(try listener.localAddress.port ?? 0)"
+    }
+
+    /// Accepts the next connection, and receives the head of its request.
+    func accept(_ time: VirtualTime) throws -> SocketPeer {
+        while !isAsked { time.advance(by: .milliseconds(1)) }
+        let peer = try listener.accept()
+        var isOn: CInt = 1
+        setsockopt(peer.number, CInt(IPPROTO_TCP), TCP_NODELAY, &isOn, socklen_t(MemoryLayout<CInt>.size))
+        while !Self.isReadable(peer) { time.advance(by: .milliseconds(1)) }
+        #expect(peer.readHead() != nil)
+        return peer
+    }
+
+    /// Whether a client has connected that is not accepted yet.
+    var isAsked: Bool { Self.isReadable(listener) }
+
+    private static func isReadable(_ peer: SocketPeer) -> Bool {
+        var state = pollfd(fd: peer.number, events: Int16(POLLIN), revents: 0)
+        return poll(&state, 1, 0) > 0
+    }
 }
 
 extension TestServer {

@@ -5,54 +5,38 @@ import ReactorTestSupport
 
 /// A client and a server whose bytes pass through the test, up to a limit on one side.
 struct RelayedPair {
-    /// What happens at the limit.
-    enum Ending {
-        /// Both connections end.
-        case cut
-        /// No further byte of that side passes.
-        case stall
-    }
-
     let pair: TLSPair
     /// At the other ends of the client's connection and of the server's.
     private let peers: [SocketPeer]
 
-    init(_ client: TLSSettings, _ server: TLSSettings, connectTimeout: Duration? = nil) throws {
+    init(_ client: TLSSettings, _ server: TLSSettings) throws {
         let (first, second) = (try socketPair(), try socketPair())
-        pair = TLSPair(try TLSEnd(first.0), try TLSEnd(second.0))
+        pair = TLSPair(try TLSEnd(first.0, client), try TLSEnd(second.0, server))
         peers = [SocketPeer(first.1), SocketPeer(second.1)]
-        for (end, settings) in [(pair.client, client), (pair.server, server)] {
-            try end.input.startTLS(settings)
-            if let connectTimeout { end.input.connectTimeout = connectTimeout }
-            end.open()
-        }
     }
 
-    /// Passes bytes on until both connections have ended, or `isDone` is true.
+    /// Passes bytes on until both connections have ended, or until `limit` bytes of one side have passed, where it ends them.
     ///
-    /// - Parameter limit: How many bytes of one side pass.
     /// - Returns: How many bytes of that side have passed.
     @discardableResult
-    func run(
-        limit: Int = .max, ofServer: Bool, _ ending: Ending = .cut, until isDone: () -> Bool = { false }
-    ) -> Int {
+    func run(limit: Int = .max, ofServer: Bool) -> Int {
         let limited = ofServer ? 1 : 0
-        var left = [Int.max, Int.max]
-        left[limited] = limit
-        while left != [0, 0], ending == .stall || left[limited] > 0, !isDone() {
+        var (passed, hasEnded) = ([0, 0], [false, false])
+        while hasEnded.contains(false), passed[limited] < limit {
             var states = (0...1).map { index in
-                pollfd(fd: left[index] > 0 ? peers[index].number : -1, events: Int16(POLLIN), revents: 0)
+                pollfd(fd: hasEnded[index] ? -1 : peers[index].number, events: Int16(POLLIN), revents: 0)
             }
-            // A stalled relay also waits for streams, which nothing reports here.
-            poll(&states, 2, ending == .cut ? -1 : 5)
+            poll(&states, 2, -1)
             for index in 0...1 where states[index].revents != 0 {
-                let bytes = peers[index].receiveNow(upTo: min(left[index], 65_536))
+                let room = index == limited ? limit - passed[index] : .max
+                let bytes = peers[index].receiveNow(upTo: min(room, 65_536))
                 peers[1 - index].send(bytes)
-                left[index] = bytes.isEmpty ? 0 : left[index] - bytes.count
+                passed[index] += bytes.count
+                hasEnded[index] = bytes.isEmpty
                 if bytes.isEmpty { peers[1 - index].shutDown() }
             }
         }
-        if ending == .cut { for peer in peers { shutdown(peer.number, CInt(SHUT_RDWR)) } }
-        return limit - left[limited]
+        for peer in peers { shutdown(peer.number, CInt(SHUT_RDWR)) }
+        return passed[limited]
     }
 }
