@@ -85,16 +85,6 @@ import Testing
         _ = destroyed.wait()
     }
 
-    @Test func `a timer removed from all modes of its owner's loop can be added again and fires`() {
-        var calls = 0
-        let timer = Timer.scheduled(after: .seconds(3600)) { _ in calls += 1 }
-        loop.remove(timer, forMode: .default)
-        loop.add(timer, forMode: .default)
-        timer.fireDate = .now
-        loop.poll()
-        #expect(calls == 1)
-    }
-
     @Test(arguments: [true, false])
     func `adding a timer to another loop than its closure's owner traps`(isAway: Bool) async {
         let result = await #expect(
