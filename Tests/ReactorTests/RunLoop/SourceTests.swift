@@ -64,17 +64,6 @@ import Testing
         #expect(trace.all == ["perform"])
     }
 
-    @Test func `a signal from within asks for one more`() {
-        let own = Shared<RunLoop.Source?>(nil)
-        own.value = loop.addSignalled {
-            trace("signalled: \(own.value?.isSignalled == true)")
-            if trace.all.count < 3 { own.value?.signal() } else { loop.stop() }
-        }
-        loop.run(in: .default)
-        own.value = nil
-        #expect(trace.all == Array(repeating: "signalled: false", count: 3))
-    }
-
     @Test func `a source that another one invalidates or removes in the same pass is not served`() {
         let victims = (2...3).map { order in loop.addSignalled(order: order) { trace("victim") } }
         loop.addSignalled(order: 1) {
@@ -122,22 +111,5 @@ import Testing
         loop.add(first, forMode: .default)
         loop.poll()
         #expect(trace.all == ["first", "second"])
-    }
-
-    @Test func `sources that signal each other take turns, a pass each`() {
-        let second = RunLoop.Source(order: 1) { trace("second") }
-        loop.add(second, forMode: .default)
-        loop.addSignalled(order: 2) {
-            trace("first")
-            second.signal()
-            loop.poll(.custom)
-        }
-        loop.hold(.custom)
-        second.signal()
-        for _ in 0..<2 {
-            loop.poll()
-            trace("pass")
-        }
-        #expect(trace.all == ["second", "first", "pass", "second", "pass"])
     }
 }
