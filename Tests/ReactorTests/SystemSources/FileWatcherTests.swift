@@ -248,7 +248,7 @@ import Testing
         }
     }
 
-    @Test(.enabled(if: getuid() == 0)) func `without watches the error names the sysctl, and others continue`()
+    @Test(.enabled(if: getuid() == 0)) func `without watches an error names the sysctl, others still report`()
         async throws
     {
         tree.make("a/", "b/", "c/")
