@@ -9,9 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-// mallinfo2(3), adjtimex(2), renameat2(2) and unshare(2), which Swift's Glibc module lacks.
+// mallinfo2(3), renameat2(2) and unshare(2), which Swift's Glibc module lacks.
 #include <malloc.h>
-#include <sys/timex.h>
 
 /// posix_spawn_file_actions_addclosefrom_np(3), whose header would take types from Swift's Glibc module.
 int reactor_test_close_from(void *actions, int first) __asm__("posix_spawn_file_actions_addclosefrom_np");
@@ -86,13 +85,4 @@ static inline bool reactor_test_refuse_close_range(void) { return reactor_test_r
 /// Makes timerfd_settime(2) do nothing, and fail with `error`.
 static inline bool reactor_test_refuse_timerfd_settime(int error) {
     return reactor_test_refuse(SYS_timerfd_settime, error);
-}
-
-/// Sets the wall clock forward by `nanoseconds`, which may be negative, and less than a second. False without the privilege.
-static inline bool reactor_test_shift_wall_clock(long nanoseconds) {
-    // The nanoseconds of a shift are never negative.
-    struct timex change = {.modes = ADJ_SETOFFSET | ADJ_NANO};
-    change.time.tv_sec = nanoseconds < 0 ? -1 : 0;
-    change.time.tv_usec = nanoseconds < 0 ? 1000000000 + nanoseconds : nanoseconds;
-    return adjtimex(&change) >= 0;
 }

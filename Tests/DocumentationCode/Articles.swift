@@ -283,62 +283,7 @@ private func printLedger(runForAWhile: () -> Void) {
     }
 }
 
-// MARK: - Examples of types
-
-private final class Log {
-    func flush() {}
-    func draw() {}
-}
-
-extension RunLoop.Mode {
-    fileprivate static let dialog = RunLoop.Mode("dialog")
-}
-
-private func useLoops() {
-    let loop = RunLoop.current
-    Timer.scheduled(after: .seconds(1)) { _ in loop.stop() }
-    DispatchQueue.global().async {
-        loop.perform { print("on the loop's thread") }
-    }
-    loop.run(in: .default)
-
-    RunLoop.main.addCommonMode(.dialog)
-    RunLoop.main.run(in: .dialog)
-}
-
-private func useItems(_ log: Log, isDone: Bool) {
-    let redraw = RunLoop.Source { print("draw") }
-    RunLoop.main.add(redraw, forMode: .common)
-    redraw.signal()
-    RunLoop.main.wakeUp()
-
-    let flush = RunLoop.Observer(for: [.beforeWaiting, .exit]) { _, _ in log.flush() }
-    RunLoop.current.add(flush, forMode: .common)
-
-    let clock = Timer.scheduled(every: .seconds(1), forMode: .common, tolerance: .milliseconds(100)) { _ in
-        print("tick")
-    }
-    clock.invalidate()
-
-    let deadline = Deadline.now.advanced(by: .seconds(5))
-    while !isDone, Deadline.now < deadline { RunLoop.current.run(mode: .default, before: deadline) }
-}
-
-private func useStreams(_ delegate: any StreamDelegate) {
-    let input = InputStream(path: "/etc/services")
-    input.delegate = delegate
-    input.schedule(in: .current, forMode: .default)
-    input.open()
-
-    let output = OutputStream(path: "report.txt")
-    output.open()
-    output.write("done\n")
-    output.close()
-
-    let budget = ByteBudget(limit: 8_388_608)
-    let limits = HandoffLimits(chunkSize: 65_536, bytesInFlight: 262_144, budget: budget)
-    print(limits.chunkSize)
-}
+// MARK: - Streams and their events, lines
 
 private final class Commands: StreamDelegate {
     private var framer = LineFramer(limit: 4096)

@@ -25,25 +25,13 @@ private func connections() async throws {
     }
 }
 
-private func events2() async throws {
-    for try await signal in try RunLoop.main.signals(SIGINT, SIGTERM) { print(signal) }
-}
-
 private func streamLines() async throws {
     for try await line in InputStream(path: "/var/log/syslog").lines where line.contains("error") {
         print(line)
     }
 }
 
-private func signalSource() throws {
-    let interrupt = try SignalSource(SIGINT) { source, _ in
-        print("stopping")
-        source.cancel()
-    }
-    try RunLoop.main.add(interrupt, forMode: .common)
-}
-
-private func chunkHandoff() {
+private func handoffs() {
     struct ByteCount: ChunkProcessor {
         var output = 0
         mutating func process(_ chunk: RawSpan) { output += chunk.byteCount }
@@ -56,25 +44,7 @@ private func chunkHandoff() {
         RunLoop.current.stop()
     }
     RunLoop.current.run(in: .default)
-}
 
-private func chunkProcessor1() {
-    struct Checksum: ChunkProcessor {
-        var output: UInt64 = 0
-        mutating func process(_ chunk: RawSpan) throws {
-            for offset in chunk.byteOffsets {
-                output &+= UInt64(unsafe chunk.unsafeLoad(fromByteOffset: offset, as: UInt8.self))
-            }
-        }
-    }
-}
-
-private func loopDiagnostics() {
-    LoopDiagnostics.isDebugging = true
-    LoopDiagnostics.setReportHandler { report in print("event loop:", report.text) }
-}
-
-private func lineReader() {
     let reader = LineReader(path: "/var/log/syslog", into: 0, on: DispatchQueue(label: "lines")) {
         count, line, place in
         if line.byteCount > 80 { count += 1 }
@@ -86,42 +56,43 @@ private func lineReader() {
     RunLoop.current.run(in: .default)
 }
 
-private func mailbox() {
+private func runLoops() throws {
+    LoopDiagnostics.isDebugging = true
+    LoopDiagnostics.setReportHandler { report in print("event loop:", report.text) }
+
     let answers = Mailbox<[UInt8]> { _, answer in print(answer.count, "bytes") }
     DispatchQueue.global().async {
         for number in 1...3 { answers.post(Array("\(number)\n".utf8)) }
     }
-}
 
-private func observer() {
     let idle = RunLoop.Observer(for: [.beforeWaiting, .exit]) { _, activity in print(activity) }
     RunLoop.current.add(idle, forMode: .common)
-}
 
-private func runLoopStatistics() {
     let before = RunLoop.main.statistics
     // …
     let wakeUps = RunLoop.main.statistics.wakeUps.total - before.wakeUps.total
     print(wakeUps == 0 ? "idle" : "woken \(wakeUps) times")
-}
 
-private func runLoop() {
     let loop = RunLoop.current
     Timer.scheduled(after: .seconds(1)) { _ in loop.stop() }
     DispatchQueue.global().async {
         loop.perform { print("on the loop's thread") }
     }
     loop.run(in: .default)
-}
 
-private func source() {
     let redraw = RunLoop.Source { print("draw") }
     RunLoop.main.add(redraw, forMode: .common)
     redraw.signal()
     RunLoop.main.wakeUp()
+
+    let interrupt = try SignalSource(SIGINT) { source, _ in
+        print("stopping")
+        source.cancel()
+    }
+    try RunLoop.main.add(interrupt, forMode: .common)
 }
 
-private func datagramSocket() throws {
+private func sockets() throws {
     let server = try DatagramSocket(boundTo: .ipv6Any(port: 7)) { socket, bytes, datagram in
         guard let sender = datagram.sender else { return }
         _ = try? socket.send(bytes, to: sender)
@@ -129,9 +100,7 @@ private func datagramSocket() throws {
         print(event)
     }
     try RunLoop.current.add(server, forMode: .default)
-}
 
-private func listener() throws {
     let listener = try Listener(.ipv6Any(port: 7)) { _, connection in
         print("a client at \(connection.peerAddress)")  // keep its streams
     } faults: { _, error in
@@ -139,17 +108,6 @@ private func listener() throws {
     }
     try RunLoop.current.add(listener, forMode: .common)
     print("listening on \(listener.localAddress)")
-}
-
-private func resolver1() {
-    Resolver.resolve(host: "localhost", port: 80) { answer in
-        switch answer {
-        case .success(let addresses): print(addresses)
-        case .failure(let error): print(error)  // resolve localhost: Name or service not known
-        }
-        RunLoop.current.stop()
-    }
-    RunLoop.current.run(in: .default)
 }
 
 private func inputStream() {
@@ -167,14 +125,12 @@ private func inputStream() {
     input.open()
 }
 
-private func outputStream() {
+private func streams() {
     let output = OutputStream(path: "report.txt")
     output.open()
     output.write("done\n")
     output.close()
-}
 
-private func stream2() {
     let input = InputStream(path: "/etc/services")
     let printer = Printer()  // to be kept: the stream refers to it weakly
     input.delegate = printer
@@ -182,22 +138,18 @@ private func stream2() {
     input.open()
 }
 
-private func clockTimer() throws {
+private func systemEvents() throws {
     let alarm = try ClockTimer(.wallClock, at: ClockTimer.Clock.wallClock.now + .seconds(3600)) {
         timer, event in
         print(event)
     }
     try RunLoop.current.add(alarm, forMode: .default)
-}
 
-private func fileWatcher() throws {
     let watcher = try FileWatcher { _, event in print(event) }
     try watcher.watch("/etc", recursively: true)
     try watcher.watch("settings.json")
     try RunLoop.current.add(watcher, forMode: .default)
-}
 
-private func processSource() throws {
     let child = try ChildProcess.spawn(.init("make", ["all"]))
     let source = ProcessSource(child.process) { _, termination in
         print(termination.reason)
@@ -205,18 +157,14 @@ private func processSource() throws {
     try RunLoop.current.add(source, forMode: .default)
 }
 
-private func timer1() {
+private func timers() {
     let clock = Timer.scheduled(every: .seconds(1), forMode: .common, tolerance: .milliseconds(100)) { _ in
         print("tick")
     }
     clock.invalidate()
-}
 
-private func timer2() {
     Timer.scheduled(after: .seconds(5)) { _ in print("five seconds have passed") }
-}
 
-private func timer3() {
     let ticker = Timer.scheduled(every: .milliseconds(10), forMode: .common) { _ in print("tick") }
     ticker.invalidate()
 }

@@ -43,35 +43,50 @@ final class ExhaustedDescriptors: @unchecked Sendable {
 }
 
 /// Calls `body` on a new thread with a loop, with none to `most` descriptors available.
-private func withFewDescriptors(upTo most: Int, _ body: @escaping @Sendable (Int) throws -> Void) throws {
+private func withFewDescriptors(
+    upTo most: Int, _ body: @escaping @Sendable (Int, ExhaustedDescriptors) throws -> Void
+) throws {
     for spare in 0...most {
         let exhausted = ExhaustedDescriptors(sparing: spare)
         let thread = try RunLoopThread(name: "few descriptors")
-        try thread.runLoop.performAndWait { try body(spare) }
+        try thread.runLoop.performAndWait { try body(spare, exhausted) }
         thread.stop()
         exhausted.free()
     }
 }
 
-/// Creates loops with few descriptors available. Each runs a timer and adds a readable descriptor.
+/// Creates loops with few descriptors available. Each runs a timer and a block, and adds a readable descriptor, again when
+/// there are descriptors.
 @MainActor func fewDescriptors() throws {
     let pipe = try FileDescriptor.pipe()
     _ = try pipe.writeEnd.writeAll([1])
-    try withFewDescriptors(upTo: 9) { spare in
-        Timer.scheduled(after: .milliseconds(1), forMode: .custom) { _ in RunLoop.current.stop() }
-        let result = RunLoop.current.run(in: .custom)
+    try withFewDescriptors(upTo: 9) { spare, exhausted in
+        let loop = RunLoop.current
+        print(spare, terminator: " ")
+        Timer.scheduled(after: .milliseconds(1), forMode: .custom) { _ in print("timer", terminator: " ") }
+        loop.perform(inModes: [.custom]) { print("block", terminator: " ") }
+        print(loop.run(in: .custom), terminator: " ")
+        let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in source.cancel() }
         do throws(Errno) {
-            let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in source.cancel() }
-            try RunLoop.current.add(source, forMode: .custom)
-            print(spare, result, RunLoop.current.run(in: .custom))
-        } catch { print(spare, result, error == .tooManyOpenFiles ? "refused" : "\(error)") }
+            try loop.add(source, forMode: .custom)
+        } catch {
+            print(error == .tooManyOpenFiles ? "refused" : "\(error)", terminator: " ")
+            exhausted.free()
+            try loop.add(source, forMode: .custom)
+        }
+        print(loop.run(in: .custom))
     }
 }
 
 /// Opens streams that need no descriptor, or fail without one, on loops created with few descriptors available.
 @MainActor func streamsWithFewDescriptors() throws {
-    try withFewDescriptors(upTo: 5) { spare in
-        let record = EventRecord()
+    try withFewDescriptors(upTo: 5) { spare, _ in
+        var events: [String] = []
+        let record = HandlerDelegate { stream, event in
+            events.append("\(event)")
+            if event == .hasBytesAvailable { _ = (stream as? InputStream)?.read(upTo: 2) }
+            if events.count == 6 { RunLoop.current.stop() }
+        }
         let streams = [InputStream(data: [1]), InputStream(path: "/nowhere/at/all"), InputStream(data: [])]
         for stream in streams {
             stream.delegate = record
@@ -79,23 +94,8 @@ private func withFewDescriptors(upTo most: Int, _ body: @escaping @Sendable (Int
             stream.open()
         }
         RunLoop.current.run(in: .custom, until: .now.advanced(by: .seconds(60)))
-        print(spare, record.events.sorted().joined(separator: " "))
+        print(spare, events.sorted().joined(separator: " "))
         for stream in streams { stream.close() }
-    }
-}
-
-/// Reads available bytes, and stops the loop at the sixth event, the last one.
-private final class EventRecord: StreamDelegate {
-    private(set) var events: [String] = []
-
-    func stream(_ stream: Stream, handle event: Stream.Event) {
-        let names: [Stream.Event: String] = [
-            .openCompleted: "opened", .hasBytesAvailable: "bytes", .endEncountered: "end",
-            .errorOccurred: "error",
-        ]
-        events.append(names[event] ?? "other")
-        if event == .hasBytesAvailable { _ = (stream as? InputStream)?.read(upTo: 2) }
-        if events.count == 6 { RunLoop.current.stop() }
     }
 }
 
@@ -172,28 +172,6 @@ private final class EventRecord: StreamDelegate {
     print(withOne - before, openDescriptorCount() - withOne)
 }
 
-/// Runs a loop that cannot open descriptors. Timers and blocks are still served, and a descriptor source once it can be
-/// added.
-@MainActor func outOfDescriptors() throws {
-    let pipe = try FileDescriptor.pipe()
-    _ = try? pipe.writeEnd.writeAll([1])
-    // libdispatch opens the main queue's descriptor once, and traps if that fails.
-    RunLoop.main.run(mode: .default, before: .distantPast)
-    let limit = descriptorLimit
-    descriptorLimit = 0
-    let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
-        print("descriptor")
-        source.cancel()
-    }
-    do { try RunLoop.main.add(source, forMode: .custom) } catch { print(error == .tooManyOpenFiles) }
-    Timer.scheduled(after: .milliseconds(2), forMode: .custom) { _ in print("timer") }
-    RunLoop.main.perform(inModes: [.custom]) { print("block") }
-    print(RunLoop.main.run(in: .custom))
-    descriptorLimit = limit
-    try RunLoop.main.add(source, forMode: .custom)
-    print(RunLoop.main.run(in: .custom))
-}
-
 /// Runs a mode for the first time, where registering one of its descriptors fails.
 @MainActor func refusedDescriptor() throws {
     let (gone, good) = (try FileDescriptor.pipe(), try FileDescriptor.pipe())
@@ -214,26 +192,4 @@ private final class EventRecord: StreamDelegate {
     dup2(copy, number)
     _ = try? gone.writeEnd.writeAll([1])
     print(RunLoop.main.run(in: .tracking, returnAfterSourceHandled: true))
-}
-
-@MainActor func threadsLeaveNoDescriptors() throws {
-    func runOne() throws {
-        let thread = try RunLoopThread(name: "short-lived")
-        let pipes = [try FileDescriptor.pipe(), try FileDescriptor.pipe()]
-        thread.runLoop.performAndWait {
-            for pipe in pipes {
-                _ = try? pipe.writeEnd.writeAll([1])
-                let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in }
-                try? RunLoop.current.add(source, forMode: .custom)
-            }
-            // Serves one of the two ready sources.
-            RunLoop.current.run(mode: .custom, before: .distantFuture)
-        }
-        thread.stop()
-        for pipe in pipes { for end in [pipe.readEnd, pipe.writeEnd] { try end.close() } }
-    }
-    try runOne()
-    let before = openDescriptorCount()
-    for _ in 0..<20 { try runOne() }
-    print(openDescriptorCount() - before)
 }

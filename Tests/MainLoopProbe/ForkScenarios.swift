@@ -159,23 +159,6 @@ struct ForkedChild {
     other.stop()
 }
 
-/// Forks on a thread that has no loop, after the parent has used its main loop.
-@MainActor func forkOnAnotherThread() throws {
-    RunLoop.main.run(in: .default, until: .now)
-    let done = DispatchSemaphore(value: 0)
-    DispatchQueue.global().async {
-        print("current:", ForkedChild.ending { _ = RunLoop.current })
-        let ending = ForkedChild.ending {
-            guard let thread = try? RunLoopThread(name: "new") else { exit(3) }
-            thread.runLoop.performAndWait {}
-            thread.stop()
-        }
-        print("a new thread:", ending)
-        done.signal()
-    }
-    done.wait()
-}
-
 // MARK: Streams and sockets
 
 /// Closes, in a child, streams with bytes that the parent has not yet sent.
@@ -282,7 +265,7 @@ private struct Ignored: ChunkProcessor {
         return output
     }
     // The first write of a process makes its worker instantiate types, under a lock of the Swift runtime that would be locked
-    // in the child for ever.
+    // in the child forever.
     let first = openFile()
     first.write(piece)
     first.close()
@@ -336,7 +319,7 @@ private struct Ignored: ChunkProcessor {
 }
 
 /// Exits from a child that has pending output of its own. The parent has not used the library: its threads could have
-/// held locks of the Swift runtime that are then locked in the child for ever.
+/// held locks of the Swift runtime that are then locked in the child forever.
 @MainActor func ownStreamsInChild() throws {
     let (peer, number) = try narrowPair()
     let child = ForkedChild()

@@ -5,8 +5,12 @@ import Reactor
 // MARK: The main queue
 
 @MainActor func drainEndsActivation() {
-    DispatchQueue.main.async { print("before the first run") }
-    print(RunLoop.main.run(mode: .default, before: .distantFuture))
+    DispatchQueue.main.async {
+        print("a")
+        DispatchQueue.main.async { print("posted by a") }
+    }
+    DispatchQueue.main.async { print("b") }
+    for _ in 0..<2 { print(RunLoop.main.run(mode: .default, before: .distantFuture)) }
     DispatchQueue.global().async { DispatchQueue.main.async { print("while asleep") } }
     print(RunLoop.main.run(in: .default, returnAfterSourceHandled: true))
 }
@@ -43,17 +47,6 @@ import Reactor
     func hang() { never.wait() }
     Task { @MainActor in hang() }
     RunLoop.main.run(in: .default)
-}
-
-@MainActor func drainIsSnapshot() {
-    DispatchQueue.main.async {
-        print("a")
-        DispatchQueue.main.async { print("posted by a") }
-    }
-    DispatchQueue.main.async { print("b") }
-    RunLoop.main.run(mode: .default, before: .distantFuture)
-    print("first drain")
-    RunLoop.main.run(mode: .default, before: .distantFuture)
 }
 
 @MainActor func nestedInDrain() {

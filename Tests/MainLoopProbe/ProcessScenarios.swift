@@ -43,9 +43,9 @@ func loadedLibraries() throws {
     let source = ProcessSource(child.process) { _, termination in print(termination.reason) }
     try RunLoop.main.add(source, forMode: .default)
     let before = clock()
-    RunLoop.main.run(until: .now + .milliseconds(300))
-    print(child.process.wait(until: .now + .milliseconds(300)) == nil)
-    print(clock() - before < CLOCKS_PER_SEC / 4)
+    RunLoop.main.run(until: .now + .milliseconds(100))
+    print(child.process.wait(until: .now + .milliseconds(100)) == nil)
+    print(clock() - before < CLOCKS_PER_SEC / 12)
     tracer.standardInput!.close()
     while source.isValid { RunLoop.main.run(mode: .default, before: .distantFuture) }
 }

@@ -21,7 +21,7 @@ import SystemPackage
     }
     try loop.add(descriptor, forMode: .default)
     let input = InputStream(data: [1])
-    let delegate = Teller { tell("stream") }
+    let delegate = HandlerDelegate { _, event in if event == .openCompleted { tell("stream") } }
     input.delegate = delegate
     input.schedule(in: loop, forMode: .default)
     input.open()
@@ -34,16 +34,13 @@ import SystemPackage
 /// Traps unless the main actor is isolated.
 private func tell(_ name: String) { MainActor.assumeIsolated { print(name) } }
 
-private final class Teller: StreamDelegate {
-    private let tell: () -> Void
-    private var hasTold = false
+/// A stream delegate that calls a closure.
+final class HandlerDelegate: StreamDelegate {
+    private let handler: (Stream, Stream.Event) -> Void
 
-    init(_ tell: @escaping () -> Void) { self.tell = tell }
+    init(_ handler: @escaping (Stream, Stream.Event) -> Void) { self.handler = handler }
 
-    func stream(_ stream: Stream, handle event: Stream.Event) {
-        if !hasTold { tell() }
-        hasTold = true
-    }
+    func stream(_ stream: Stream, handle event: Stream.Event) { handler(stream, event) }
 }
 
 private struct Refusal: Error { let reason: String }

@@ -110,12 +110,6 @@ import Testing
         #expect(rows.dropFirst() == (0..<count).map { Row($0 + 2, "123456789") }[...])
     }
 
-    @Test func `quotes that are not closed on any of many lines cost each line two parses`() throws {
-        let count = 10_000
-        let rows = try Self.rows(of: String(repeating: "a\",\"b\n", count: count).utf8)
-        #expect(rows == (1...count).map { Row($0, .unclosedQuote) })
-    }
-
     @Test func `text that is not UTF-8 makes a record faulty, even if two fields together are`() throws {
         let text: [UInt8] = [0x61, 0xFF, 0x0A, 0xC3, 0x2C, 0xA9, 0x0A, 0xC3, 0xA9]
         #expect(try Self.rows(of: text) == [Row(1, .invalidText), Row(2, .invalidText), Row(3, "é")])
@@ -139,18 +133,6 @@ import Testing
         #expect(try Self.rows(of: text.utf8) { Int.random(in: 1...9, using: &generator) } == rows)
     }
 
-    @Test(arguments: 1...UInt64(Depth.of(full: 200, quick: 20)))
-    func `random lines give the records of a parser that tries each line anew, however they arrive`(
-        seed: UInt64
-    ) throws {
-        var generator = SeededGenerator(seed: seed)
-        let alphabet: [Character] = ["a", "b", ",", "\"", "\"", "\n", "\r"]
-        let text = String((0..<400).map { _ in alphabet.randomElement(using: &generator)! })
-        let rows = ReferenceParser(text).rows
-        #expect(try Self.rows(of: text.utf8) == rows)
-        #expect(try Self.rows(of: text.utf8) { Int.random(in: 1...9, using: &generator) } == rows)
-    }
-
     private static func field(_ generator: inout SeededGenerator) -> String {
         let parts = ["a", "b c", "é", ",", "\"", "\n", "\r\n", "\r", "日"]
         return (0..<Int.random(in: 0...4, using: &generator)).map { _ in
@@ -165,77 +147,6 @@ import Testing
         guard mustQuote || Bool.random(using: &generator) else { return field }
         let doubled = field.unicodeScalars.map { $0 == "\"" ? "\"\"" : String($0) }.joined()
         return "\"\(doubled)\""
-    }
-}
-
-/// The same records, simply: extends a record by lines until it is complete, and goes back to its second line if
-/// that fails.
-private struct ReferenceParser {
-    private let lines: [[Character]]
-
-    init(_ text: String) {
-        // A carriage return and a line feed are one character.
-        let scalars = text.unicodeScalars.split(separator: "\n", omittingEmptySubsequences: false)
-        lines = scalars.map { $0.map(Character.init) }
-    }
-
-    var rows: [CSVParserTests.Row] {
-        var (rows, first) = ([CSVParserTests.Row](), 0)
-        while first < lines.count {
-            if Self.trimmed(lines[first]).isEmpty {
-                first += 1
-                continue
-            }
-            let (count, row) = record(at: first)
-            rows.append(row)
-            first += count
-        }
-        return rows
-    }
-
-    private func record(at first: Int) -> (count: Int, row: CSVParserTests.Row) {
-        var text: [Character] = []
-        for last in first..<lines.count {
-            text += lines[last]
-            switch Self.fields(Self.trimmed(text)) {
-            case .some(.success(let fields)): return (last - first + 1, .init(first + 1, fields))
-            case .some(.failure(let fault)):
-                return (1, .init(first + 1, last == first ? fault : .unclosedQuote))
-            case nil: text.append("\n")
-            }
-        }
-        return (1, .init(first + 1, .unclosedQuote))
-    }
-
-    private static func trimmed(_ text: [Character]) -> [Character] {
-        text.last == "\r" ? text.dropLast() : text
-    }
-
-    /// The fields of a whole record; nil if a quote is open at its end.
-    private static func fields(_ text: [Character]) -> Result<[String], CSVRecord.Fault>? {
-        var (fields, rest) = ([String](), text[...])
-        while true {
-            var field = ""
-            if rest.first == "\"" {
-                rest.removeFirst()
-                while true {
-                    guard let mark = rest.firstIndex(of: "\"") else { return nil }
-                    field += String(rest[..<mark])
-                    rest = rest[(mark + 1)...]
-                    guard rest.first == "\"" else { break }
-                    field.append("\"")
-                    rest.removeFirst()
-                }
-                guard rest.isEmpty || rest.first == "," else { return .failure(.textAfterQuote) }
-            } else {
-                let end = rest.firstIndex(of: ",") ?? rest.endIndex
-                field = String(rest[..<end])
-                rest = rest[end...]
-            }
-            fields.append(field)
-            if rest.isEmpty { return .success(fields) }
-            rest.removeFirst()
-        }
     }
 }
 

@@ -168,31 +168,6 @@ import Testing
         #expect(first.isClean && text("x") == "hello world")
     }
 
-    @Test(arguments: [8_000, 20_000, 60_000])
-    func `little memory is enough, or an error in a sentence`(kilobytes: Int) throws {
-        let server = try TestServer.responding { _, _ in response(body: "hello") }
-        let command = "downloader --checksum --output \(folder.path) \(server.url)/x"
-        let outcome = try run(limit: "-d \(kilobytes)", command)
-        #expect(outcome.ending == .exit(0) || outcome.errors.contains("Cannot start threads: "))
-    }
-
-    @Test(.enabled(if: Nginx.isAvailable, "nginx and openssl are installed or unpacked"))
-    func `a large file that was interrupted is resumed and has the right checksum`() throws {
-        let (server, part) = (try Nginx.shared.get(), folder.path("zeros.part"))
-        let interrupted = try download([server.plain + "/slow/zeros"]) { child in
-            waitUntil { content(of: part)?.isEmpty == false }
-            child.send(SIGINT)
-            return child.readOutput()
-        }
-        #expect(interrupted.ending == .exit(128 + SIGINT))
-        let outcome = try download(["--resume", "--json", "--checksum", server.plain + "/zeros"])
-        #expect(outcome.ending == .exit(0))
-        #expect(outcome["status"] == 206)
-        #expect(outcome["bytes"] == 50_000_000)
-        let sum = try run("/usr/bin/sha256sum", [server.folder.appending("zeros").string])
-        #expect(outcome.output.contains("\"sha256\":\"\(sum.output.prefix(64))\""))
-    }
-
     @Test func `a signal ends downloads that have not started`() throws {
         let (began, gate) = (Answer<Bool>(), Answer<Bool>())
         let server = try TestServer { peer, _ in
@@ -211,46 +186,5 @@ import Testing
         #expect(folder.names == [])
     }
 
-    @Test func `the rate is of the last seconds, without what was there before`() {
-        var rate = Rate()
-        let start = Deadline.now
-        func note(_ bytes: Int, after seconds: Int) {
-            rate.note(bytes, at: start.advanced(by: .seconds(seconds)))
-        }
-        note(0, after: 0)
-        note(5_000_000, after: 1)
-        #expect(rate.value == 0)
-        note(5_001_000, after: 2)
-        note(5_001_500, after: 3)
-        #expect(rate.value == 750)
-        for second in 4...8 { note(5_001_500, after: second) }
-        #expect(rate.value == 0)
-        // Begun anew.
-        note(100, after: 9)
-        #expect(rate.value == 0)
-        note(300, after: 10)
-        #expect(rate.value == 200)
-    }
-
     // MARK: Standard output
-
-    @Test func `a closed pipe is not an error, and a closed or full output is`() throws {
-        let server = try TestServer.responding { _, _ in response(body: "hello") }
-        #expect(try download([server.url + "/a"], output: .closed).failed("Bad file descriptor"))
-        #expect(
-            try download([server.url + "/b"], output: .path("/dev/full")).failed("No space left on device"))
-        let pipe = try download([server.url + "/c"]) { child in
-            child.closeOutput()
-            return ""
-        }
-        #expect(pipe.isClean && ["a", "b", "c"].map(text) == ["hello", "hello", "hello"])
-    }
-
-    @Test(arguments: [
-        [], ["ftp://host/x"], ["host/x"], ["--retries", "-1", "http://x/"],
-        ["--max-concurrent", "0", "http://x/"],
-    ])
-    func `invalid arguments are rejected`(arguments: [String]) throws {
-        #expect(try run("downloader", arguments).ending == .exit(64))
-    }
 }

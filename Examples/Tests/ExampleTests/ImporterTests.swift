@@ -10,18 +10,12 @@ import Testing
     private let folder = TemporaryFolder()
     private var database: String { folder.path("stops.db") }
 
-    private func runImporter(
-        _ bytes: some Sequence<UInt8>, _ options: [String] = [], output: Child.End = .pipe
-    ) throws -> Outcome {
+    private func runImporter(_ bytes: some Sequence<UInt8>, _ options: [String] = []) throws -> Outcome {
         let file = try folder.file(bytes, name: "stops.txt")
-        return try run("importer", [file.string, database] + options, output: output)
+        return try run("importer", [file.string, database] + options)
     }
 
-    private func runImporter(_ text: String, _ options: [String] = [], output: Child.End = .pipe) throws
-        -> Outcome
-    {
-        try runImporter(text.utf8, options, output: output)
-    }
+    private func runImporter(_ text: String) throws -> Outcome { try runImporter(text.utf8) }
 
     /// The table's rows, as SQLite's shell prints them.
     private func rows(_ columns: String = "*") throws -> [String] {
@@ -38,8 +32,8 @@ import Testing
 
     @Test func `all columns are saved in any order, and empty or missing fields are null`() throws {
         let outcome = try runImporter(
-            "\u{FEFF}\(Self.header)\r\na,1,\"Main, \"\"North\"\"\nSquare\",59.5,-18.25,1,b\r\nb,,,,,,\r\n\r\n",
-            ["--json"])
+            "\u{FEFF}\(Self.header)\r\na,1,\"Main, \"\"North\"\"\nSquare\",59.5,-18.25,1,b\r\nb,,,,,,\r\n\r\n"
+                .utf8, ["--json"])
         #expect(outcome.isClean)
         #expect(outcome.keys == ["saved", "bad", "bytes", "seconds", "updates", "interrupted", "error"])
         #expect(outcome["saved"] == 2 && outcome["bad"] == 0 && outcome["interrupted"] == 0)
@@ -118,27 +112,6 @@ import Testing
         #expect(try rows("stop_id") == (100..<120).map(String.init))
     }
 
-    @Test(arguments: [1, 3]) func `an import that is cancelled at any row has saved whole batches`(round: Int)
-        throws
-    {
-        let text = "stop_id\n" + (10_000..<30_000).map { "\($0)\n" }.joined()
-        let file = try folder.file(text.utf8, name: "stops.txt")
-        let arguments = [file.string, database, "--batch", "7", "--json"]
-        let outcome = try run("importer", arguments) { child in
-            // Reading the table would lock it.
-            waitUntil { content(of: database + "-wal")?.count ?? 0 > round * 50_000 }
-            child.send(SIGINT)
-            return child.readOutput()
-        }
-        let saved = try Int(#require(outcome["saved"]))
-        #expect(try rows("stop_id") == (10_000..<10_000 + saved).map(String.init))
-        // Unless the signal came too late.
-        if outcome["interrupted"] == 1 {
-            #expect(outcome.ending == .exit(130))
-            #expect(saved.isMultiple(of: 7))
-        }
-    }
-
     // MARK: Errors
 
     @Test(arguments: ["", "\n\n", "name,stop\na,b\n", "\"stop_id\na\n"])
@@ -168,37 +141,5 @@ import Testing
         try other.writeWithoutTransaction { try $0.execute(sql: "BEGIN EXCLUSIVE") }
         #expect(try runImporter("stop_id\na\n").failed("locked"))
         try other.writeWithoutTransaction { try $0.execute(sql: "ROLLBACK") }
-    }
-
-    @Test(.enabled("needs tmpfs in a user namespace") { try canMount })
-    func `a full disk is an error`() throws {
-        let text = "stop_id\n" + (0..<10_000).map { "stop number \($0)\n" }.joined()
-        let file = try folder.file(text.utf8, name: "stops.txt")
-        let command =
-            "mount -t tmpfs -o size=128k none /mnt && exec \(Child.folder)/importer \(file) /mnt/stops.db"
-        let outcome = try run("/usr/bin/unshare", ["-rm", "sh", "-c", command])
-        #expect(
-            outcome.failed("/mnt/stops.db: The disk is full") && !outcome.output.hasPrefix("0 rows saved"))
-    }
-
-    private static var canMount: Bool {
-        get throws { try run("/usr/bin/unshare", ["-rm", "mount", "-t", "tmpfs", "none", "/mnt"]).isClean }
-    }
-
-    @Test func `a closed pipe is not an error, but any other failure of standard output is`() throws {
-        #expect(try runImporter("stop_id\na\n", output: .closed).failed("Bad file descriptor"))
-        #expect(try runImporter("stop_id\na\n", output: .path("/dev/full")).failed("No space left on device"))
-        #expect(try rows("stop_id") == ["a"])
-        let pipe = try run("importer", ["-", database], input: .pipe) { child in
-            child.closeOutput()
-            child.write("stop_id\nb\n")
-            return ""
-        }
-        #expect(pipe.isClean)
-    }
-
-    @Test(arguments: [["a"], ["a", "b", "--batch", "0"]])
-    func `wrong arguments are refused`(arguments: [String]) throws {
-        #expect(try run("importer", arguments).ending == .exit(64))
     }
 }

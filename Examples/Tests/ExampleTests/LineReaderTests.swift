@@ -136,38 +136,6 @@ import Testing
         #expect(outcome.isClean && outcome["files"] == 1 && outcome["bytes"] == 0)
     }
 
-    @Test func `without arguments, standard input is read`() throws {
-        let outcome = try run("line-reader", ["--json"], input: .pipe) { child in
-            child.write("a\nb")
-            child.closeInput()
-            return child.readOutput()
-        }
-        #expect(outcome.isClean && outcome["lines"] == 2 && outcome["bytes"] == 3)
-    }
-
-    @Test func `a full disk and a closed standard input or output are errors, a closed pipe is not`() throws {
-        let file = try TemporaryFile(String(repeating: "line\n", count: 100_000))
-        #expect(try run("line-reader", input: .closed).failed("standard input: Bad file descriptor"))
-        #expect(try run("line-reader", output: .closed).failed("standard output: Bad file descriptor"))
-        for options in [[], ["--every", "1"]] {
-            let full = try run("line-reader", options + [file.path.string], output: .path("/dev/full"))
-            #expect(full.failed("standard output: No space left on device"))
-        }
-        let pipe = try run("line-reader", ["--every", "1", file.path.string]) { child in
-            let first = child.readOutput(lines: 1)
-            child.closeOutput()
-            return first
-        }
-        #expect(pipe.isClean && pipe.output == "1\tline\n")
-    }
-
-    @Test(arguments: [
-        "--every=0", "--chunk-size=0", "--chunk-size=x", "--in-flight=9999999999G", "--limit=-1",
-    ])
-    func `invalid arguments are rejected`(argument: String) throws {
-        #expect(try run("line-reader", [argument]).ending == .exit(64))
-    }
-
     // MARK: Signals
 
     @Test(arguments: [(SIGINT, "SIGINT"), (SIGTERM, "SIGTERM")])
@@ -191,18 +159,6 @@ import Testing
             #expect(
                 inputs.map { $0["lines"] as? Int } == [2, 0] && inputs.allSatisfy { $0["error"] is NSNull })
         }
-    }
-
-    @Test func `after an interrupted line, the totals begin on a new line`() throws {
-        let piece = String(repeating: "x", count: 100_000)
-        let outcome = try run("line-reader", ["--every", "1", "--json"], input: .pipe) { child in
-            child.write("a\n" + piece)
-            let first = child.readOutput(lines: 1) + child.readOutput(bytes: 50_000)
-            child.send(SIGINT)
-            return first + child.readOutput()
-        }
-        #expect(outcome.ending == .exit(128 + SIGINT) && outcome.output.hasPrefix("1\ta\n2\txxx"))
-        #expect(outcome["lines"] == 1 && outcome["interrupted"] == 1)
     }
 
     @Test func `a second signal kills a program whose output is blocked`() throws {

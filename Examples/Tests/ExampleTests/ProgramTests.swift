@@ -71,14 +71,60 @@ import Testing
         #expect(outcome.ending == .exit(0) && outcome.output.split(separator: "\n").last == "10000 lines")
     }
 
-    @Test(arguments: [("glib-lines", []), ("poll-host", []), ("timers", ["--seconds", "0.1", "--json"])])
-    func `standard output that is full is an error`(program: String, arguments: [String]) throws {
-        let outcome = try run(program, arguments, input: .pipe, output: .path("/dev/full")) { child in
-            child.write("one\n")
-            child.closeInput()
-            return ""
+    // MARK: Errors
+
+    /// The words of a command, with the paths and the URL that a test has made.
+    private func words(_ command: String, _ folder: TemporaryFolder, _ server: TestServer) -> [String] {
+        command.replacing("FOLDER", with: folder.path.string).replacing("URL", with: server.url)
+            .split(separator: " ", omittingEmptySubsequences: false).map(String.init)
+    }
+
+    @Test(arguments: [
+        "line-reader --every 1", "importer - FOLDER/stops.db", "downloader --output FOLDER URL/x",
+        "glib-lines",
+        "poll-host", "timers --seconds 0.1 --json", "line-actor", "echo-server --port 0 --json",
+        "chat --port 0", "echo-tasks 0", "chat-tasks 0", "echo-service 0",
+    ])
+    func `standard output that is full or closed is an error, and a closed pipe is not`(command: String)
+        throws
+    {
+        let (folder, server) = (TemporaryFolder(), try TestServer.responding { _, _ in response(body: "x") })
+        let words = words(command, folder, server)
+        func run(_ output: Child.End, closingOutput: Bool = false) throws -> Outcome {
+            try ExampleTests.run(words[0], Array(words.dropFirst()), input: .pipe, output: output) { child in
+                if closingOutput { child.closeOutput() }
+                child.write("stop_id\none\n")
+                child.closeInput()
+                return ""
+            }
         }
-        #expect(outcome.failed("\(program): standard output"))
+        // poll-host is written in C, and names only what has failed.
+        let reason = words[0] == "poll-host" ? "standard output" : "No space left on device"
+        #expect(try run(.path("/dev/full")).failed(reason))
+        if ["line-reader", "importer", "downloader", "chat", "echo-server"].contains(words[0]) {
+            #expect(try run(.closed).failed("Bad file descriptor"))
+        }
+        if ["line-reader", "importer", "downloader"].contains(words[0]) {
+            #expect(try run(.pipe, closingOutput: true).isClean)
+        }
+    }
+
+    @Test(arguments: [
+        "line-reader --every=0", "line-reader --chunk-size=0", "line-reader --chunk-size=x",
+        "line-reader --in-flight=9999999999G", "line-reader --limit=-1", "importer a",
+        "importer a b --batch 0",
+        "downloader", "downloader ftp://host/x", "downloader host/x", "downloader --retries -1 http://x/",
+        "downloader --max-concurrent 0 http://x/", "echo-tasks none", "echo-service 65536", "chat-tasks -1",
+        "echo-server --host nowhere", "echo-server --threads 0", "echo-server --threads 2 --unix /tmp/a",
+        "echo-server --drain-seconds -1", "echo-server --unix ", "echo-server --port 0 --tls",
+        "echo-server --port 0 --certificate x",
+        "echo-server --port 0 --tls --certificate /missing --key /missing", "scroller",
+    ])
+    func `invalid arguments are rejected`(command: String) throws {
+        let words = command.split(separator: " ", omittingEmptySubsequences: false).map(String.init)
+        let outcome = try run(words[0], Array(words.dropFirst()))
+        #expect([.exit(1), .exit(64)].contains(outcome.ending))
+        #expect(outcome.output.isEmpty && !outcome.errors.isEmpty)
     }
 
     // MARK: Limits
@@ -93,8 +139,8 @@ import Testing
     ) throws {
         let (folder, text) = (TemporaryFolder(), try TemporaryFile("stop_id\na\nb\n"))
         let server = try TestServer.responding { _, _ in response(body: "hello") }
-        let arguments = command.replacing("FOLDER", with: folder.path.string)
-            .replacing("FILE", with: text.path.string).replacing("URL", with: server.url)
+        let arguments = words(command.replacing("FILE", with: text.path.string), folder, server)
+            .joined(separator: " ")
         for limit in stride(from: least, through: 34, by: Depth.of(full: 1, quick: 3)) {
             let outcome = try run(limit: "-n \(limit)", arguments)
             let hasSucceeded = outcome.ending == .exit(0) && outcome[key] ?? 0 >= 1

@@ -101,11 +101,4 @@ import Testing
             #expect(computed.keys.sorted() == Array(0..<8) && computed[7] == "7")
         }
     }
-
-    @Test(arguments: [
-        (1, [1]), (2, [2]), (12, [2, 2, 3]), (999_999, [3, 3, 3, 7, 11, 13, 37]), (999_983, [999_983]),
-    ])
-    func `a number is the product of its prime factors`(number: Int, factors: [Int]) {
-        #expect(Numbers.factors(of: number) == factors)
-    }
 }

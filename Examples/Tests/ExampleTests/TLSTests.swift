@@ -58,12 +58,4 @@ import Testing
         let outcome = try talk(to: "echo-server", trusting: nil, input: "x\n", lines: 1)
         #expect(outcome.output.isEmpty && outcome.failed("not trusted"))
     }
-
-    @Test(arguments: [
-        ["--tls"], ["--certificate", "x"], ["--tls", "--certificate", "/missing", "--key", "/missing"],
-    ])
-    func `a server without a certificate does not start`(options: [String]) throws {
-        let outcome = try run("echo-server", ["--port", "0"] + options)
-        #expect(outcome.ending != .exit(0) && outcome.output.isEmpty && !outcome.errors.isEmpty)
-    }
 }

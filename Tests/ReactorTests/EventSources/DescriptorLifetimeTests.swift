@@ -8,9 +8,11 @@ import Testing
 @Suite(.runLoop) struct DescriptorLifetimeTests {
     private let loop = RunLoop.current
 
-    @Test(arguments: [true, false])
-    func `of two ready sources, one that the other's callback cancels or removes is not called`(
-        isCancelled: Bool
+    enum Silence: CaseIterable, Sendable { case cancelled, removed, withoutInterest }
+
+    @Test(arguments: Silence.allCases)
+    func `of two ready sources, one that the other's callback silences is not called until that is undone`(
+        silence: Silence
     ) throws {
         let pipes = [try TestPipe(), try TestPipe()]
         var sources: [DescriptorSource] = []
@@ -19,19 +21,25 @@ import Testing
             let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in
                 calls += 1
                 for source in sources {
-                    if isCancelled { source.cancel() } else { loop.remove(source, forMode: .default) }
+                    switch silence {
+                    case .cancelled: source.cancel()
+                    case .removed: loop.remove(source, forMode: .default)
+                    case .withoutInterest: try? source.setInterest([])
+                    }
                 }
             }
             sources.append(source)
             try loop.add(source, forMode: .default)
             pipe.put()
         }
-        loop.poll()
-        #expect(loop.poll() == .finished)
+        for _ in 0..<2 { loop.poll() }
         #expect(calls == 1)
-        #expect(sources.allSatisfy { $0.isValid == !isCancelled })
-        guard !isCancelled else { return }
-        for source in sources { try loop.add(source, forMode: .default) }
+        #expect(sources.allSatisfy { $0.isValid == (silence != .cancelled) })
+        guard silence != .cancelled else { return }
+        for source in sources {
+            try source.setInterest(.readable)
+            try loop.add(source, forMode: .default)
+        }
         loop.poll()
         #expect(calls == 2)
     }

@@ -110,21 +110,4 @@ func isIgnored(_ signal: CInt) -> Bool {
         _ = try makeSource(signal, AtEnd { freed.value += 1 })
         #expect(freed.value == 2 && isIgnored(signal))
     }
-
-    @Test func `a source that only its loop retains keeps working`() throws {
-        let calls = Shared(0)
-        func add() throws {
-            let source = try SignalSource(SIGUSR1) { source, _ in
-                calls.value += 1
-                if calls.value == 2 { source.cancel() }
-            }
-            try loop.add(source, forMode: .default)
-        }
-        try add()
-        for _ in 0..<2 {
-            deliver(SIGUSR1)
-            loop.poll()
-        }
-        #expect(calls.value == 2)
-    }
 }

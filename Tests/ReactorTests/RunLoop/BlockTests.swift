@@ -32,13 +32,6 @@ import Testing
         }
     }
 
-    @Test func `perform without modes runs the block in the default mode`() {
-        loop.perform { trace("block") }
-        for mode in [RunLoop.Mode.custom, .tracking] { #expect(loop.poll(mode) == .finished) }
-        loop.poll()
-        #expect(trace.all == ["block"])
-    }
-
     @Test func `a block that a block posts waits for the next sweep`() {
         loop.hold(.default)
         loop.perform {

@@ -58,7 +58,7 @@ private final class MembershipWalk {
     private let loop = RunLoop.current
     private let trace = Trace()
     private let kind: Kind
-    private let item: TestItem
+    private let item: any TestItem
     private var generator: SeededGenerator
     private var steps: [String] = []
 
@@ -79,7 +79,7 @@ private final class MembershipWalk {
         let trace = trace
         item =
             kind == .timer
-            ? .timer(Timer(interval: .seconds(900), repeats: true) { _ in trace("served") })
+            ? Timer(interval: .seconds(900), repeats: true) { _ in trace("served") }
             : try kind.makeItem { trace("served") }
         for mode in [RunLoop.Mode.default, .tracking, .custom] { loop.hold(mode) }
     }
@@ -126,7 +126,7 @@ private final class MembershipWalk {
     }
 
     /// Changes the item here, or on another thread if it may be used there.
-    private func apply(_ isElsewhere: Bool, _ change: @escaping @Sendable (TestItem, RunLoop) -> Void) {
+    private func apply(_ isElsewhere: Bool, _ change: @escaping @Sendable (any TestItem, RunLoop) -> Void) {
         guard isElsewhere, [.source, .timer].contains(kind) else { return change(item, loop) }
         let (carrier, loop) = (Carrier(item), loop)
         onThreads(1) { _ in change(carrier.value, loop) }
@@ -147,8 +147,8 @@ private final class MembershipWalk {
             #expect(item.isIn(loop, mode) == modes.contains(mode), "\(mode) after \(steps)")
         }
         let running = [RunLoop.Mode.default, .tracking, .custom].randomElement(using: &generator)!
-        if case .source(let source) = item { source.signal() }
-        if case .timer(let timer) = item { timer.fireDate = .distantPast }
+        (item as? RunLoop.Source)?.signal()
+        (item as? Timer)?.fireDate = .distantPast
         _ = trace.take()
         loop.poll(running)
         #expect(trace.take().count == (modes.contains(running) ? 1 : 0), "\(running) after \(steps)")

@@ -6,16 +6,6 @@ import Testing
 @Suite(.runLoop) struct DescriptionTests {
     private let loop = RunLoop.current
 
-    @Test func `a loop's description shows whether it runs, and in which mode`() throws {
-        loop.hold(.custom)
-        let idle = loop.description
-        loop.observe(.beforeTimers, in: .custom) { _ in
-            #expect(loop.description.contains("'custom'"))
-        }
-        loop.poll(.custom)
-        #expect(loop.description == idle && !idle.contains("'custom'"))
-    }
-
     @Test func `a dump has a line for every item of every mode, with its label and state`() throws {
         let pipe = try TestPipe()
         Timer.scheduled(every: .seconds(100), forMode: .custom, tolerance: .seconds(3), label: "heartbeat") {

@@ -56,27 +56,15 @@ func numbers(in text: String) -> [Int] { text.split(separator: " ").compactMap {
 
     // MARK: Items
 
-    @Test func `a timer explains whether it is in a loop, due, or being called`() {
+    @Test func `a timer explains what keeps it from firing, and that it is called`() {
         let texts = Explanations(of: "'alarm'")
-        let timer = Timer(interval: .seconds(100), label: "none") { _ in }
+        let timer = Timer(fireDate: .now, label: "none") { timer in texts.expectNew(timer.explain()) }
         timer.label = "alarm"
         texts.expectNew(timer.explain())
-        loop.add(timer, forMode: .default)
+        loop.add(timer, forMode: .common)
+        timer.fireDate = .now + .seconds(100)
         texts.expectNew(timer.explain(), "not running")
-        timer.invalidate()
-        texts.expectNew(timer.explain())
-        Timer.scheduled(after: .zero, label: "alarm") { texts.expectNew($0.explain()) }
-        loop.run(in: .default)
-        let never = Timer(fireDate: .distantFuture, interval: .zero, repeats: false, label: "alarm") { _ in }
-        loop.add(never, forMode: .default)
-        texts.expectNew(never.explain(), "30 years")
-        #expect(never.description.contains("30 years"))
-    }
-
-    @Test func `an overdue timer explains which mode runs, and in which modes it is`() {
-        let texts = Explanations(of: "timer")
-        let timer = Timer.scheduled(after: .zero, forMode: .common) { _ in }
-        timer.fireDate.busyWait()
+        timer.fireDate = .distantPast
         texts.expectNew(timer.explain(), "not running")
         loop.remove(timer, forMode: .default)
         loop.perform { texts.expectNew(timer.explain(), "default", "tracking") }
@@ -90,6 +78,11 @@ func numbers(in text: String) -> [Int] { text.split(separator: " ").compactMap {
             onThreads(1) { _ in texts.expectNew(timer.explain(), "busy") }
         }
         loop.poll()
+        texts.expectNew(timer.explain())
+        let never = Timer(fireDate: .distantFuture, interval: .zero, repeats: false, label: "alarm") { _ in }
+        loop.add(never, forMode: .default)
+        texts.expectNew(never.explain(), "30 years")
+        #expect(never.description.contains("30 years"))
     }
 
     @Test func `a source explains whether it is signalled, and that a signal does not wake its loop`() throws
@@ -183,50 +176,28 @@ func numbers(in text: String) -> [Int] { text.split(separator: " ").compactMap {
         texts.expectNew(source.explain())
     }
 
-    @Test func `listeners, signal sources and datagram sockets name themselves`() throws {
+    @Test func `sources of events name themselves, and explain anew what they wait for in a loop`() throws {
         let listener = try Listener(.ipv4Loopback(port: 0)) { _, _ in }
         listener.label = "front"
-        let signal = try SignalSource(SIGWINCH) { _, _ in }
         let socket = try DatagramSocket(boundTo: .ipv4Loopback(port: 0)) { _, _, _ in }
-        let names = [
-            "\(listener.localAddress)", "signal \(SIGWINCH)", "descriptor \(try socket.descriptor.rawValue)",
+        let child = try ChildProcess.spawn(.init("sleep", ["1000"])).process
+        let sources: [(EventSource, name: String)] = [
+            (listener, "'front'"),
+            (socket, "descriptor \(try socket.descriptor.rawValue)"),
+            (try SignalSource(SIGWINCH) { _, _ in }, "signal \(SIGWINCH)"),
+            (try FileWatcher { _, _ in }, "file watcher"),
+            (try ClockTimer(.wallClock, at: nil) { _, _ in }, "wall clock"),
+            (ProcessSource(child) { _, _ in }, "process \(child.processIdentifier)"),
         ]
-        for (source, name) in zip([listener, signal, socket] as [EventSource], names) {
+        for (source, name) in sources {
             let texts = Explanations(of: name)
             texts.expectNew(source.explain())
             try loop.add(source, forMode: .default)
             let asked = Carrier(source)
             onThreads(1) { _ in texts.expectNew(asked.value.explain()) }
         }
-        #expect(listener.explain().contains("'front'"))
-    }
-
-    @Test func `a file watcher, a clock timer and a process's source explain what they wait for`() throws {
-        let watcher = try FileWatcher { _, _ in }
-        let timer = try ClockTimer(.wallClock, at: nil) { _, _ in }
-        let child = try ChildProcess.spawn(.init("sleep", ["1000"])).process
-        let process = ProcessSource(child) { _, _ in }
-        let sources = [watcher, timer, process] as [EventSource]
-        let texts = [
-            Explanations(of: "file watcher"), Explanations(of: "wall clock"),
-            Explanations(of: "process \(child.processIdentifier)"),
-        ]
-        let explain = { for (source, texts) in zip(sources, texts) { texts.expectNew(source.explain()) } }
-        explain()
-        for source in sources { try loop.add(source, forMode: .default) }
-        explain()
-        let folder = TemporaryFolder()
-        try watcher.watch(folder.path)
-        texts[0].expectNew(watcher.explain())
-        _ = try folder.file("text".utf8)
-        timer.fireDate = ClockTimer.Clock.wallClock.now + .seconds(1000)
         try child.send(SIGKILL)
         _ = child.wait()
-        explain()
-        watcher.close()
-        timer.close()
-        process.cancel()
-        explain()
     }
 
     // MARK: Hand-offs
@@ -295,38 +266,122 @@ func numbers(in text: String) -> [Int] { text.split(separator: " ").compactMap {
         let pipe = try TestPipe()
         let texts = Explanations(of: "input stream")
         let delegate = HandlerDelegate { _, _ in }
-        let start = { (input: InputStream, delegate: any StreamDelegate) in
+        let start = { (input: InputStream) in
             input.delegate = delegate
             input.schedule(in: loop, forMode: .default)
             input.open()
         }
         let input = InputStream(descriptor: pipe.readEnd)
-        start(input, delegate)
+        start(input)
         pipe.put()
         for _ in 0..<3 { loop.poll() }
         texts.expectNew(input.explain(), "hasBytesAvailable")
+        _ = input.read(upTo: 16)
+        texts.expectNew(input.explain())
         let missing = InputStream(path: "/nowhere/at/all")
-        start(missing, delegate)
+        start(missing)
         texts.expectNew(missing.explain(), "/nowhere/at/all", "errorOccurred")
         loop.poll()
         texts.expectNew(missing.explain(), "/nowhere/at/all")
-        let misnamed = Misnamed()
-        let ignored = InputStream(descriptor: pipe.readEnd)
-        start(ignored, misnamed)
-        for _ in 0..<3 { loop.poll() }
-        texts.expectNew(ignored.explain(), "stream(_:handle:)")
-        _ = ignored.read(upTo: 16)
-        texts.expectNew(ignored.explain())
         let source = InputStream(descriptor: pipe.readEnd)
         let reader = LineReader(source, into: 0, on: DispatchQueue(label: "lines")) { _, _, _ in }
         reader.start { _ in }
         texts.expectNew(source.explain(), "hand-off")
         reader.cancel()
-        withExtendedLifetime((delegate, misnamed)) {}
+        withExtendedLifetime(delegate) {}
     }
-}
 
-/// Has only a method of another name.
-private final class Misnamed: StreamDelegate {
-    func stream(_ stream: Stream, handleEvent event: Stream.Event) {}
+    // MARK: On another thread, which alone can ask while a loop is stuck
+
+    /// The numbers of blocks that the loop names when another thread asks it.
+    private func countsElsewhere() -> [Int] {
+        let text = Shared("")
+        onThreads(1) { _ in text.value = loop.explain() }
+        return numbers(in: text.value)
+    }
+
+    @Test func `blocks are counted by their modes, those of the next pass apart, until they have run`() {
+        for mode in [RunLoop.Mode.custom, .custom, .common] { loop.perform(inModes: [mode]) {} }
+        loop.hold(.outer)
+        loop.poll(.outer)
+        #expect(countsElsewhere() == [1, 2])
+        loop.poll(.custom)
+        #expect(countsElsewhere() == [1])
+        loop.poll()
+        #expect(countsElsewhere() == [])
+        loop.perform(inModes: [.tracking]) {
+            onThreads(1) { _ in
+                for _ in 0..<12 { loop.perform {} }
+                loop.perform(inModes: [.tracking]) {}
+                loop.perform(inModes: [.common]) {}
+                // The running mode is enough: these wait in no other.
+                loop.perform(inModes: [.default, .tracking]) {}
+            }
+            #expect(countsElsewhere() == [3, 12])
+        }
+        loop.poll(.tracking)
+    }
+
+    @Test func `blocks that a nested run has taken in for the outer mode, or has run, are counted right`() {
+        loop.hold(.custom)
+        loop.perform(inModes: [.custom]) {}
+        loop.perform {
+            for _ in 0..<3 { loop.perform(inModes: [.default, .tracking]) {} }
+            #expect(countsElsewhere() == [3, 1])
+            loop.poll(.custom)
+            loop.perform {}
+            #expect(countsElsewhere() == [4])
+        }
+        loop.poll()
+    }
+
+    @Test func `asking a stream on another thread never destroys its delegate there`() throws {
+        let places = Shared<Set<Bool>>([])
+        let isOver = Shared(false)
+        let pipe = try TestPipe()
+        let input = InputStream(descriptor: pipe.readEnd)
+        input.schedule(in: loop, forMode: .default)
+        input.open()
+        let asked = Carrier(input)
+        let asker = try JoinableThread { while !isOver.value { _ = asked.value.explain() } }
+        for _ in 0..<5_000 {
+            let canary = AtEnd { [loop] in places.update { _ = $0.insert(loop.isCurrent) } }
+            let delegate = HandlerDelegate { _, _ in withExtendedLifetime(canary) {} }
+            input.delegate = delegate
+        }
+        isOver.value = true
+        asker.join()
+        input.close()
+        #expect(places.value == [true])
+    }
+
+    @Test func `a descriptor that was closed under its source is named`() async {
+        // In a process of its own, where no other test takes the number meanwhile.
+        await #expect(processExitsWith: .success) {
+            try onAThread {
+                let pipe = try TestPipe()
+                let copy = try pipe.readEnd.duplicate()
+                for descriptor in [pipe.readEnd, copy] {
+                    let source = DescriptorSource(descriptor, for: .readable) { _, _ in }
+                    try RunLoop.current.add(source, forMode: .default)
+                    let before = source.explain()
+                    if descriptor == copy { try copy.close() }
+                    #expect((source.explain() != before) == (descriptor == copy))
+                }
+            }
+        }
+    }
+
+    @Test(arguments: [Kind.source, .descriptor, .timer])
+    func `an item explains that its loop has ended, and is not told to be added to one`(kind: Kind) throws {
+        let item = Answer<Carrier<any TestItem>>()
+        try onAThread {
+            let made = try kind.makeItem {}
+            try made.add(to: .current, .default)
+            item.give(Carrier(made))
+        }
+        let explanation = item.wait().value.explain()
+        #expect(explanation.contains("ended"), "\(explanation)")
+        #expect(!RunLoop.Source {}.explain().contains("ended"))
+    }
 }

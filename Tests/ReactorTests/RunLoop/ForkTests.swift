@@ -25,9 +25,6 @@ import Testing
             "a thread without a loop that forks may have one in the child", "a fresh loop in a child",
             ["timer true", "signals: 1", "finished", "exit", "in the parent: -1"]),
         Probe(
-            "a child has no main loop if its parent had one, but its other threads have loops",
-            "a fork on another thread", ["current: refused", "a new thread: exit"]),
-        Probe(
             "a child that closes a stream of its parent sends none of its bytes, and does not wait for them",
             "a parent's streams in a child", ["written: -1", "closed: exit", "everything: true"]),
         Probe(

@@ -75,37 +75,12 @@ private func isReadable(_ descriptor: FileDescriptor, within milliseconds: Int32
         host(hosting)
         late.fireDate = .now
         host(hosting)
-        #expect(trace.all == ["timer", "block", "source", "moved timer"])
-    }
-
-    @Test func `a signalled source that the host's own code adds is performed`() throws {
-        let hosting = try RunLoop.Hosting(loop)
-        let source = loop.addSignalled(.custom) { loop.stop() }
-        loop.wakeUp()
+        // One of a mode that the host does not run, signalled before it is added.
+        let source = loop.addSignalled(.custom) { stop("added source") }
         hosting.dispatch()
         loop.add(source, forMode: .default)
         host(hosting)
-        #expect(!source.isSignalled)
-    }
-
-    @Test func `a stream that the host's own code writes to is served`() throws {
-        let (input, output) = Stream.boundPair(bufferSize: 16)
-        let delegate = HandlerDelegate { stream, event in
-            guard event == .hasBytesAvailable, let input = stream as? InputStream else { return }
-            trace("\(input.read(upTo: 16))")
-            loop.stop()
-        }
-        input.delegate = delegate
-        let hosting = try RunLoop.Hosting(loop)
-        input.schedule(in: loop, forMode: .default)
-        for stream in [input, output] as [Stream] { stream.open() }
-        hosting.dispatch()
-        for number: UInt8 in 1...3 {
-            output.write([number])
-            host(hosting)
-        }
-        #expect(trace.all == ["[1]", "[2]", "[3]"])
-        withExtendedLifetime(delegate) {}
+        #expect(trace.all == ["timer", "block", "source", "moved timer", "added source"])
     }
 
     @Test func `posts of other threads are all run`() throws {
@@ -313,15 +288,6 @@ private func isReadable(_ descriptor: FileDescriptor, within milliseconds: Int32
         #expect(loop.run(in: .default, until: .after(milliseconds: 1)) == .timedOut)
     }
 
-    @Test func `releasing a hosting ends it`() throws {
-        loop.observe([.entry, .exit]) { trace("\($0)") }
-        var hosting: RunLoop.Hosting? = try RunLoop.Hosting(loop)
-        #expect(hosting?.mode == loop.currentMode)
-        hosting = nil
-        #expect(loop.currentMode == nil)
-        #expect(trace.all == ["entry", "exit"])
-    }
-
     @Test func `a hosting within another may outlast its loop's thread`() throws {
         let kept = Shared<[Carrier<RunLoop.Hosting>]>([])
         try onAThread {
@@ -342,27 +308,4 @@ private func isReadable(_ descriptor: FileDescriptor, within milliseconds: Int32
             "hosted without descriptors", ["hosted with true", "runs itself"]),
     ])
     func `a hosting in a program of its own`(probe: Probe) async throws { try await probe.run() }
-
-    // MARK: Misuse
-
-    @Test func `ending a hosting within a nested run traps`() async {
-        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            try onAThread {
-                let hosting = Carrier(try RunLoop.Hosting(.current))
-                RunLoop.current.perform(inModes: [.tracking]) { hosting.value.end() }
-                RunLoop.current.run(in: .tracking)
-            }
-        }
-        #expect(result.message.contains("RunLoop.Hosting"), "\(result.message)")
-    }
-
-    @Test func `dispatching off the loop's thread traps`() async {
-        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            try onAThread {
-                let hosting = Carrier(try RunLoop.Hosting(.current))
-                try JoinableThread { hosting.value.dispatch() }.join()
-            }
-        }
-        #expect(result.message.contains("RunLoop.Hosting.dispatch()"))
-    }
 }

@@ -12,7 +12,7 @@ import Testing
     /// An item whose closure is all that retains a witness.
     private static func makeItem(
         _ kind: Kind, _ served: @escaping @Sendable () -> Void = {}
-    ) throws -> (item: TestItem, fate: Fate) {
+    ) throws -> (item: any TestItem, fate: Fate) {
         let witness = Witness()
         return (try kind.makeItem { withExtendedLifetime(witness, served) }, Fate(witness))
     }
@@ -22,13 +22,13 @@ import Testing
         weak var object: AnyObject?
         func add() throws -> Fate {
             let (item, fate) = try Self.makeItem(kind)
-            object = item.object
+            object = item
             try item.add(to: loop, .custom)
             return fate
         }
         func remove() throws -> Fate {
             let (item, fate) = try Self.makeItem(kind)
-            object = item.object
+            object = item
             for mode in [RunLoop.Mode.common, .custom] { try item.add(to: loop, mode) }
             for mode in [RunLoop.Mode.common, .custom] { item.remove(from: loop, mode) }
             #expect(item.isValid && !fate.isFreed)
@@ -45,7 +45,7 @@ import Testing
         weak var object: AnyObject?
         func end() throws {
             let (item, fate) = try Self.makeItem(kind)
-            object = item.object
+            object = item
             for mode in [RunLoop.Mode.common, .custom] { try item.add(to: loop, mode) }
             item.invalidate()
             #expect(fate.isFreed)
@@ -64,8 +64,8 @@ import Testing
             kind: Kind, how: String
         ) throws
     {
-        let (own, fate) = (Shared<Carrier<TestItem>?>(nil), Shared<Fate?>(nil))
-        @Sendable func leave(_ item: TestItem) {
+        let (own, fate) = (Shared<Carrier<any TestItem>?>(nil), Shared<Fate?>(nil))
+        @Sendable func leave(_ item: any TestItem) {
             if how == "is invalidated" { return item.invalidate() }
             item.remove(from: loop, .common)
             guard how.contains("added") else { return }

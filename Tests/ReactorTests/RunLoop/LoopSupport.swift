@@ -1,5 +1,6 @@
 import Glibc
 import Reactor
+import ReactorTesting
 import SystemPackage
 
 /// Runs `body` on a thread of its own, with its loop, and returns what it traced.
@@ -36,6 +37,11 @@ extension Deadline {
 
     /// Later than any test lasts: where it counts, a test asks for what ended the wait.
     static var minutesAway: Deadline { .now.advanced(by: .seconds(120)) }
+}
+
+extension VirtualTime {
+    /// Moves the clock as a callback does that lasts `duration`: nothing is served meanwhile.
+    func pass(_ duration: Duration) { advance(by: duration, inMode: RunLoop.Mode("empty")) }
 }
 
 extension RunLoop.Mode {

@@ -1,11 +1,6 @@
+import Reactor
 import ReactorTesting
 import Testing
-
-#if DEBUG
-@testable import Reactor
-#else
-import Reactor
-#endif
 
 @Suite(.runLoop) struct MailboxTests {
     private let loop = RunLoop.current
@@ -29,44 +24,18 @@ import Reactor
         #expect(next == Array(repeating: messages, count: posters))
     }
 
-    @Test func `a burst is handled in one pass`() {
+    @Test func `a burst is handled in one pass, and what the handler posts in the next`() {
         var pass = 0
         loop.observe(.beforeTimers) { _ in pass += 1 }
         var passes: [Int] = []
         let mailbox = Mailbox<Int> { mailbox, message in
             passes.append(pass)
-            if message == 999 { mailbox.close() }
+            if message == 999 { mailbox.post(1000) }
+            if message == 1000 { mailbox.close() }
         }
-        loop.perform {
-            onThreads(1) { _ in for number in 0..<1000 { mailbox.post(number) } }
-        }
+        onThreads(1) { _ in for number in 0..<1000 { mailbox.post(number) } }
         #expect(loop.run(in: .default) == .finished)
-        #expect(passes == Array(repeating: passes.first ?? 0, count: 1000))
-    }
-
-    @Test func `a message wakes a loop that sleeps`() throws {
-        let thread = try RunLoopThread(name: "sleeper")
-        let mailbox = thread.runLoop.performAndWait { Mailbox<Answer<Void>> { _, came in came.give(()) } }
-        for _ in 0..<100 {
-            thread.untilAsleep()
-            let came = Answer<Void>()
-            mailbox.post(came)
-            came.wait()
-        }
-        thread.stop()
-    }
-
-    @Test func `what the handler posts comes in the next pass`() {
-        var pass = 0
-        loop.observe(.beforeTimers) { _ in pass += 1 }
-        var seen: [[Int]] = []
-        let mailbox = Mailbox<Int> { mailbox, message in
-            if message < 3 { mailbox.post(message + 1) } else { mailbox.close() }
-            seen.append([message, pass])
-        }
-        mailbox.post(1)
-        #expect(loop.run(in: .default) == .finished)
-        #expect(seen == [[1, 1], [2, 2], [3, 3]])
+        #expect(passes == Array(repeating: 1, count: 1000) + [2])
     }
 
     @Test func `a message is a handled source, and none is no reason to return`() {
@@ -94,19 +63,117 @@ import Reactor
         #expect(trace.all == ["begin 1", "block", "end 1", "begin 2", "end 2", "begin 3", "end 3"])
     }
 
-    #if DEBUG
+    // MARK: Closing, dropping and ending, in and out of callbacks
 
-    @Test func `storage is used again, and given back after a burst`() {
-        var count = 0
-        let mailbox = Mailbox<Int> { _, _ in count += 1 }
-        for size in [10, 100_000, 10] {
-            for number in 0..<size { mailbox.post(number) }
-            loop.poll()
-        }
-        #expect(count == 100_020)
-        #expect(mailbox.keptCapacity <= 2 * BlockQueue.keptCapacity)
-        mailbox.close()
+    @Test func `an open mailbox keeps its modes from being empty, and a closed one does not`() {
+        let mailbox = Mailbox<Int>(inModes: [.outer, .inner]) { _, _ in }
+        for mode in [RunLoop.Mode.outer, .inner] { #expect(loop.poll(mode) == .timedOut) }
+        #expect(mailbox.isOpen)
+        for _ in 0..<2 { mailbox.close() }
+        for mode in [RunLoop.Mode.outer, .inner] { #expect(loop.poll(mode) == .finished) }
+        #expect(!mailbox.isOpen)
     }
 
-    #endif
+    @Test func `a closed mailbox drops pending messages, and accepts no more`() {
+        let mailbox = Mailbox<Witness> { _, _ in Issue.record("handled") }
+        let fates = [false, true].map { isClosed in
+            if isClosed { mailbox.close() }
+            let witness = Witness()
+            #expect(mailbox.post(witness) == !isClosed)
+            return Fate(witness)
+        }
+        #expect(fates.map(\.isFreed) == [true, true])
+        #expect(loop.poll() == .finished)
+    }
+
+    @Test
+    func `a mailbox closed in its own callback delivers no more, and releases the handler when it returns`() {
+        let freed = Shared(false)
+        var handled: [Int] = []
+        func open() -> Mailbox<Int> {
+            let canary = AtEnd { freed.value = true }
+            return Mailbox { mailbox, message in
+                mailbox.close()
+                #expect(!mailbox.post(4))
+                handled.append(message)
+                withExtendedLifetime(canary) { #expect(!freed.value) }
+            }
+        }
+        let mailbox = open()
+        for number in 1...3 { mailbox.post(number) }
+        #expect(loop.run(in: .default) == .finished)
+        #expect(handled == [1])
+        #expect(freed.value)
+    }
+
+    @Test func `a mailbox without references delivers all its messages, and is then closed`() {
+        var handled: [Int] = []
+        do {
+            let mailbox = Mailbox<Int> { mailbox, message in
+                handled.append(message)
+                if message == 2 { mailbox.post(4) }
+            }
+            for number in 1...3 { mailbox.post(number) }
+        }
+        #expect(loop.run(in: .default) == .finished)
+        #expect(handled == [1, 2, 3, 4])
+    }
+
+    @Test(arguments: ["closed", "dropped", "dropped full"])
+    func `the handler is destroyed on the loop's thread, whichever thread ends the mailbox`(how: String)
+        throws
+    {
+        let thread = try RunLoopThread(name: "home")
+        let home = thread.runLoop
+        let diedAtHome = Answer<Bool>()
+        let mailbox = Shared<Mailbox<Int>?>(nil)
+        home.performAndWait {
+            let canary = AtEnd { diedAtHome.give(home.isCurrent) }
+            mailbox.value = Mailbox { _, _ in withExtendedLifetime(canary) {} }
+        }
+        if how == "dropped full" { mailbox.value?.post(1) }
+        if how == "closed" { mailbox.value?.close() } else { mailbox.value = nil }
+        #expect(diedAtHome.wait())
+        thread.stop()
+    }
+
+    @Test func `the end of the loop's thread closes its mailboxes, also those that are made meanwhile`()
+        throws
+    {
+        let ends = Trace()
+        let kept = Shared<[Mailbox<AtEnd>]>([])
+        try onAThread {
+            let home = RunLoop.current
+            let canary = AtEnd {
+                ends("handler \(home.isCurrent)")
+                let late = Mailbox<AtEnd> { _, _ in }
+                kept.update { $0.append(late) }
+            }
+            let mailbox = Mailbox<AtEnd> { _, _ in withExtendedLifetime(canary) {} }
+            mailbox.post(AtEnd { ends("message") })
+            kept.value = [mailbox]
+        }
+        #expect(ends.all.sorted() == ["handler true", "message"])
+        #expect(kept.value.count == 2)
+        for mailbox in kept.value { #expect(!mailbox.isOpen && !mailbox.post(AtEnd {})) }
+    }
+
+    @Test func `closing races with posting, and nothing is left`() throws {
+        for _ in 0..<50 {
+            let alive = Shared(0)
+            let mailbox = Mailbox<AtEnd> { _, _ in }
+            let crowd = try JoinableThread(name: "crowd") {
+                onThreads(3) { number in
+                    if number == 2 { return mailbox.close() }
+                    for _ in 0..<50 {
+                        alive.update { $0 += 1 }
+                        mailbox.post(AtEnd { alive.update { $0 -= 1 } })
+                    }
+                }
+            }
+            #expect(loop.run(in: .default) == .finished)
+            crowd.join()
+            #expect(alive.value == 0)
+        }
+    }
 }

@@ -8,14 +8,12 @@ import Testing
             "a program on this library alone does not load Foundation", "what is loaded",
             ["libFoundation false", "libevent true", "libdispatch true"]),
         Probe(
-            "draining the main queue ends run before a date", "a drain ends an activation",
-            ["before the first run", "true", "while asleep", "handledSource"]),
+            "a drain of the main queue runs what the queue held when it began, and ends run before a date",
+            "a drain ends an activation",
+            ["a", "b", "true", "posted by a", "true", "while asleep", "handledSource"]),
         Probe(
             "the main queue is served in the common modes only", "only common modes drain",
             ["custom", "block"]),
-        Probe(
-            "a drain runs what the queue held when it began", "a drain is a snapshot",
-            ["a", "b", "first drain", "posted by a"]),
         Probe(
             "nested in a main-queue block, timers fire, blocks wait, and nothing is left to run for",
             "nested in a drain",
@@ -34,12 +32,8 @@ import Testing
             "a main queue that never ends does not starve timers", "a queue that never ends",
             ["timer", "stopped"]),
         Probe(
-            "a loop without descriptors to wait with still serves timers and blocks", "out of descriptors",
-            ["true", "block", "timer", "finished", "descriptor", "finished"]),
-        Probe(
             "a descriptor that the kernel refuses to a mode does not keep the others from it",
             "a refused descriptor", ["served", "handledSource", "later true", "handledSource"]),
-        Probe("loops that end leave no descriptors behind", "threads leave no descriptors", ["0"]),
     ]
 
     @Test(arguments: probes)
@@ -51,5 +45,50 @@ import Testing
         let lines = try await probeMainLoop("from another thread")
         #expect(lines.first == "false false")
         #expect(lines.sorted() == ["block true", "false false", "timer", "true"])
+    }
+}
+
+/// What a loop does where the process may open few descriptors more, or none.
+@Suite(.runLoop) struct DescriptorLimitTests {
+    @Test
+    func `a loop made with few descriptors left serves timers and blocks, and descriptors as soon as it can`()
+        async throws
+    {
+        let lines = try await probeMainLoop("few descriptors")
+        #expect(lines.count == 10)
+        for (spare, line) in lines.enumerated() {
+            let served = "\(spare) block timer finished"
+            #expect(["\(served) refused finished", "\(served) finished"].contains(line))
+        }
+        #expect(lines.first?.contains("refused") == true && lines.last?.contains("refused") == false)
+    }
+
+    @Test func `a loop without descriptors delivers the events that need none`() async throws {
+        let lines = try await probeMainLoop("streams with few descriptors")
+        let events = ["endEncountered", "errorOccurred", "hasBytesAvailable", "openCompleted"]
+        for (spare, line) in lines.enumerated() {
+            #expect(line == "\(spare) \(events[0]) \(events.joined(separator: " ")) \(events[3])")
+        }
+        #expect(lines.count == 6)
+    }
+
+    @Test(arguments: 0...8)
+    func `the main queue is served as soon as descriptors are free`(spare: Int) async throws {
+        #expect(try await probeMainLoop("a late main queue", ["\(spare)"]) == ["timer", "block", "stopped"])
+    }
+
+    @Test(arguments: 0...12)
+    func `Dispatch ends no process in which few descriptors are left`(spare: Int) async throws {
+        let lines = try await probeMainLoop("first uses of Dispatch", ["\(spare)"])
+        try #require(lines.count == 3)
+        #expect(lines[0].hasPrefix("resolve localhost: ") || lines[0].contains("127.0.0.1:7"))
+        #expect(lines[1] == "flushed")
+        #expect(lines[2].hasSuffix(": Too many open files") || lines[2] == "open")
+        if spare < 7 { #expect(!lines.contains("open")) }
+    }
+
+    @Test func `a mode beyond the first costs a loop three descriptors`() async throws {
+        // The main queue's, and those of the loop's first mode.
+        #expect(try await probeMainLoop("descriptors of modes") == ["6 3"])
     }
 }

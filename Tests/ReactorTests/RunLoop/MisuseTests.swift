@@ -1,6 +1,7 @@
 import Glibc
 import Reactor
 import ReactorTesting
+import SystemPackage
 import Testing
 
 /// A use of a loop or of its items on the wrong thread, or of a loop that has ended.
@@ -8,7 +9,8 @@ enum Misuse: String, CaseIterable, Codable {
     case running, addingObserver, invalidatingObserver, askingObserver, movingObserver
     case cancellingDescriptor, askingDescriptor, askingInterest, describingDescriptor, addingDescriptor
     case removingDescriptor, lookingForDescriptor
-    case waitingInNoMode, waitingForEndedLoop
+    case waitingInNoMode, waitingForEndedLoop, mailboxOfNoMode
+    case delayingElsewhere, dispatchingHosting, endingHostingNested, watchingNothing
 
     /// What the message names.
     var subject: String {
@@ -19,7 +21,20 @@ enum Misuse: String, CaseIterable, Codable {
         case .invalidatingObserver: "'elsewhere'"
         case .waitingInNoMode: "performAndWait"
         case .waitingForEndedLoop: "has ended"
+        case .mailboxOfNoMode: "mailbox"
+        case .delayingElsewhere: "RunLoop.perform(after:"
+        case .dispatchingHosting: "RunLoop.Hosting.dispatch()"
+        case .endingHostingNested: "RunLoop.Hosting"
         default: "DescriptorSource"
+        }
+    }
+
+    /// Whether the thread is what is wrong.
+    var isOfThread: Bool {
+        switch self {
+        case .waitingInNoMode, .waitingForEndedLoop, .mailboxOfNoMode, .endingHostingNested, .watchingNothing:
+            false
+        default: true
         }
     }
 
@@ -56,6 +71,17 @@ enum Misuse: String, CaseIterable, Codable {
             let ended = Answer<RunLoop>()
             try? onAThread { ended.give(.current) }
             ended.wait().performAndWait {}
+        case .mailboxOfNoMode: _ = Mailbox<Int>(inModes: []) { _, _ in }
+        case .delayingElsewhere: home.perform(after: .zero) {}
+        case .dispatchingHosting:
+            let hosting = Carrier(try! RunLoop.Hosting(.current))
+            onThreads(1) { _ in hosting.value.dispatch() }
+        case .endingHostingNested:
+            let hosting = Carrier(try! RunLoop.Hosting(.current))
+            RunLoop.current.perform(inModes: [.tracking]) { hosting.value.end() }
+            RunLoop.current.run(in: .tracking)
+        case .watchingNothing:
+            _ = DescriptorSource(FileDescriptor(rawValue: -1), for: .readable) { _, _ in }
         }
     }
 }
@@ -68,8 +94,7 @@ enum Misuse: String, CaseIterable, Codable {
             try misuse.commit()
         }
         #expect(result.message.contains(misuse.subject), "\(result.message)")
-        guard ![.waitingInNoMode, .waitingForEndedLoop].contains(misuse) else { return }
-        #expect(result.message.contains("the loop's own thread"), "\(result.message)")
+        #expect(!misuse.isOfThread || result.message.contains("the loop's own thread"), "\(result.message)")
     }
 
     @Test(arguments: [[RunLoop.Mode.custom], [.custom, .tracking]])
@@ -100,9 +125,18 @@ enum Misuse: String, CaseIterable, Codable {
                 loop.hold(.default)
                 let before = Set(descriptors(of: kind))
                 loop.poll()
+                // Begun before, as a thread that begins opens a file, which could get the number.
+                let (begun, closed) = (Answer<Void>(), Answer<Void>())
+                _ = try JoinableThread(name: "waker") {
+                    begun.give(())
+                    closed.wait()
+                    loop.untilAsleep()
+                    loop.wakeUp()
+                }
+                begun.wait()
                 for number in descriptors(of: kind) where !before.contains(number) { close(number) }
                 if kind == "timerfd" { Timer.scheduled(after: .milliseconds(1)) { _ in } }
-                _ = try loop.whenAsleep { loop.wakeUp() }
+                closed.give(())
                 loop.run(in: .default, until: .minutesAway)
             }
         }

@@ -5,8 +5,6 @@ import Testing
 /// One way in which an item can meet a change of modes.
 struct ModeSwitch: Sendable, CustomTestStringConvertible {
     enum Item: CaseIterable, Sendable { case source, descriptor, timer, block, message }
-    enum Place: CaseIterable, Sendable { case callback, observer, postedBlock }
-
     let item: Item
     /// The modes that the item is added to.
     let modes: [RunLoop.Mode]
@@ -14,7 +12,7 @@ struct ModeSwitch: Sendable, CustomTestStringConvertible {
     let running: RunLoop.Mode
     /// Whether the activation in the new mode is nested in that in the old one, or follows it.
     let isNested: Bool
-    let place: Place
+    let place: ChangePlace
 
     /// The model: an item is served in its modes, and for the common modes in each of those.
     var mustServe: Bool {
@@ -32,7 +30,7 @@ struct ModeSwitch: Sendable, CustomTestStringConvertible {
     static let all: [ModeSwitch] = Item.allCases.flatMap { item in
         memberships.flatMap { modes in
             [.default, .custom, .tracking, .inner].flatMap { running in
-                Place.allCases.flatMap { place in
+                [ChangePlace.timer, .beforeSources, .block].flatMap { place in
                     [false, true].map { isNested in
                         ModeSwitch(
                             item: item, modes: modes, running: running, isNested: isNested, place: place)
@@ -53,7 +51,7 @@ struct ModeSwitch: Sendable, CustomTestStringConvertible {
     ) throws {
         for mode in [.outer, change.running] { loop.hold(mode) }
         let kept = try addItem(change)
-        arrange(change.place) {
+        try change.place.arrange(loop, .outer) {
             trace("switched")
             if change.isNested { loop.poll(change.running) }
             loop.stop()
@@ -88,15 +86,6 @@ struct ModeSwitch: Sendable, CustomTestStringConvertible {
             let mailbox = Mailbox<Int>(inModes: change.modes) { _, _ in trace("served") }
             mailbox.post(1)
             return mailbox
-        }
-    }
-
-    /// Calls `turn` once, in the outer mode.
-    private func arrange(_ place: ModeSwitch.Place, _ turn: @escaping @Sendable () -> Void) {
-        switch place {
-        case .callback: Timer.scheduled(after: .zero, forMode: .outer) { _ in turn() }
-        case .observer: loop.observeOnce(.beforeSources, in: .outer, turn)
-        case .postedBlock: onThreads(1) { _ in loop.perform(inModes: [.outer], turn) }
         }
     }
 }

@@ -6,13 +6,19 @@ import Testing
     private let loop = RunLoop.current
     private let trace = Trace()
 
-    @Test func `the raw values are those of Cocoa`() {
-        let names: [(RunLoop.Mode, String)] = [
-            (.default, "kCFRunLoopDefaultMode"), (.common, "kCFRunLoopCommonModes"),
-            (.tracking, "UITrackingRunLoopMode"), (.eventTracking, "NSEventTrackingRunLoopMode"),
-            (.modalPanel, "NSModalPanelRunLoopMode"),
+    @Test func `the raw values are those of Cocoa and Core Foundation`() {
+        let modes: [RunLoop.Mode] = [.default, .common, .tracking, .eventTracking, .modalPanel]
+        #expect(
+            modes.map(\.rawValue) == [
+                "kCFRunLoopDefaultMode", "kCFRunLoopCommonModes", "UITrackingRunLoopMode",
+                "NSEventTrackingRunLoopMode", "NSModalPanelRunLoopMode",
+            ])
+        let results: [RunLoop.RunResult] = [.finished, .stopped, .timedOut, .handledSource]
+        #expect(results.map(\.rawValue) == [1, 2, 3, 4])
+        let activities: [RunLoop.Activities] = [
+            .entry, .beforeTimers, .beforeSources, .beforeWaiting, .afterWaiting, .exit, .all,
         ]
-        for (mode, name) in names { #expect(mode.rawValue == name) }
+        #expect(activities.map(\.rawValue) == [1, 2, 4, 32, 64, 128, 0x0FFF_FFFF])
     }
 
     @Test(arguments: ["(no mode)", "(nowhere)"])
@@ -68,8 +74,15 @@ import Testing
 
     @Test func `more than thirty-two modes are as good as a few`() {
         let modes = (0..<200).map { RunLoop.Mode("one of many \($0)") }
-        for mode in modes { loop.perform(inModes: [mode]) { trace(mode.rawValue) } }
+        let items = [RunLoop.Source {}, RunLoop.Source {}]
+        for (index, mode) in modes.enumerated() {
+            loop.perform(inModes: [mode]) { trace(mode.rawValue) }
+            loop.add(items[index % 2], forMode: mode)
+        }
         loop.perform(inModes: modes) { trace("shared") }
+        for (index, mode) in modes.enumerated() {
+            #expect(items.map { loop.contains($0, forMode: mode) } == [index % 2 == 0, index % 2 == 1])
+        }
         for mode in modes.reversed() { loop.poll(mode) }
         #expect(
             trace.all == [modes[199].rawValue, "shared"] + modes.dropLast().reversed().map(\.rawValue))

@@ -6,13 +6,6 @@ import Testing
     private let loop = RunLoop.current
     private let trace = Trace()
 
-    @Test func `activities have Core Foundation's bits`() {
-        let activities: [RunLoop.Activities] = [
-            .entry, .beforeTimers, .beforeSources, .beforeWaiting, .afterWaiting, .exit, .all,
-        ]
-        #expect(activities.map(\.rawValue) == [1, 2, 4, 32, 64, 128, 0x0FFF_FFFF])
-    }
-
     @Test func `observers are called in their order, common ones among them, equal ones as they were added`()
     {
         loop.hold(.default)
@@ -75,36 +68,5 @@ import Testing
             trace("pass")
         }
         #expect(trace.all == ["beforeSources", "pass", "beforeTimers", "beforeSources", "pass"])
-    }
-
-    @Test func `an observer may remove itself, and leaves the others their activities`() {
-        loop.hold(.default)
-        let removing = RunLoop.Observer { observer, activity in
-            trace("removes itself at \(activity)")
-            loop.remove(observer, forMode: .default)
-        }
-        loop.add(removing, forMode: .default)
-        loop.observe([.entry, .exit]) { trace("\($0)") }
-        loop.poll()
-        #expect(removing.isValid)
-        #expect(trace.all == ["removes itself at entry", "entry", "exit"])
-    }
-
-    @Test func `an observer belongs to one loop until it is removed`() throws {
-        let observer = RunLoop.Observer(for: .entry) { _, _ in trace("called") }
-        for mode in [RunLoop.Mode.default, .custom] { loop.add(observer, forMode: mode) }
-        loop.remove(observer, forMode: .default)
-        loop.hold(.default)
-        loop.poll()
-        #expect(trace.all.isEmpty)
-        loop.remove(observer, forMode: .custom)
-        let carrier = Carrier(observer)
-        try onAThread {
-            RunLoop.current.hold(.default)
-            RunLoop.current.add(carrier.value, forMode: .default)
-            RunLoop.current.poll()
-            carrier.value.invalidate()
-        }
-        #expect(trace.all == ["called"])
     }
 }

@@ -79,11 +79,11 @@ enum ObserverWork: CaseIterable, Sendable {
         activity: RunLoop.Activities, kind: Kind
     ) throws {
         let pipe = try TestPipe()
-        let item: TestItem =
+        let item: any TestItem =
             switch kind {
-            case .descriptor: .descriptor(DescriptorSource(pipe, Trace(), ""))
-            case .timer: .timer(Timer(interval: .seconds(1000)) { _ in })
-            default: .source(RunLoop.Source {})
+            case .descriptor: DescriptorSource(pipe, Trace(), "")
+            case .timer: Timer(interval: .seconds(1000)) { _ in }
+            default: RunLoop.Source {}
             }
         try item.add(to: loop, .default)
         loop.observeOnce(activity) { item.invalidate() }

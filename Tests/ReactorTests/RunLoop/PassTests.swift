@@ -8,13 +8,15 @@ import Testing
 
     @Test func `a pass runs blocks, sources, blocks, timers and descriptors, between its observers`() throws {
         loop.observe { trace("\($0)") }
-        loop.addSignalled { trace("source") }
+        let source = RunLoop.Source { trace("source") }
+        loop.add(source, forMode: .default)
         let pipe = try TestPipe()
         pipe.put()
         try loop.add(DescriptorSource(pipe, trace, "descriptor"), forMode: .default)
         Timer.scheduled(after: .zero) { _ in trace("timer") }
         loop.perform {
             trace("block")
+            source.signal()
             loop.perform { trace("block of block") }
         }
         #expect(loop.run(in: .default, returnAfterSourceHandled: true) == .handledSource)
@@ -33,42 +35,6 @@ import Testing
             trace.all == [
                 "entry", "beforeTimers", "beforeSources", "beforeWaiting", "afterWaiting", "timer", "exit",
             ])
-    }
-
-    @Test func `a pass that has served a source does not wait, and fires the timers that are due`() {
-        loop.addSignalled { trace("source") }
-        Timer.scheduled(after: .zero) { _ in trace("timer") }
-        loop.observe([.beforeTimers, .beforeWaiting]) { activity in
-            trace("\(activity)")
-            if activity == .beforeWaiting { loop.stop() }
-        }
-        #expect(loop.run(in: .default) == .stopped)
-        #expect(trace.all == ["beforeTimers", "source", "timer", "beforeTimers", "beforeWaiting"])
-    }
-
-    @Test func `a source that a block signals is served in the same pass`() {
-        let source = RunLoop.Source { trace("source") }
-        loop.add(source, forMode: .default)
-        loop.perform {
-            trace("block")
-            source.signal()
-        }
-        loop.observe(.beforeTimers) { trace("\($0)") }
-        #expect(
-            loop.run(in: .default, until: .minutesAway, returnAfterSourceHandled: true) == .handledSource)
-        #expect(trace.all == ["beforeTimers", "block", "source"])
-    }
-
-    @Test func `a source that is signalled while sources are served waits for the next pass`() {
-        let late = RunLoop.Source(order: 9) { trace("late") }
-        loop.add(late, forMode: .default)
-        loop.addSignalled(order: 1) {
-            trace("early")
-            late.signal()
-        }
-        loop.observe(.beforeTimers) { trace("\($0)") }
-        for _ in 0..<2 { loop.poll() }
-        #expect(trace.all == ["beforeTimers", "early", "beforeTimers", "late"])
     }
 
     @Test

@@ -2,7 +2,7 @@ import Reactor
 import ReactorTesting
 import Testing
 
-/// Where a mode becomes common while it runs.
+/// A place in an activation.
 enum ChangePlace: CaseIterable, Sendable {
     case entry, beforeTimers, beforeSources, beforeWaiting, afterWaiting, block, source, timer, descriptor
     case otherThread
@@ -38,20 +38,20 @@ enum ChangePlace: CaseIterable, Sendable {
     private let loop = RunLoop.current
     private let trace = Trace()
 
-    /// What the last step of a program does.
-    @Sendable private func stop(_ name: String) {
-        trace(name)
-        loop.stop()
-    }
-
-    @Test(arguments: ChangePlace.allCases, [Kind.source, .descriptor, .timer])
+    /// - Parameter kind: What waits in the common modes: an item, or a block.
+    @Test(arguments: ChangePlace.allCases, [Kind.source, .descriptor, .timer, nil])
     func `a mode that becomes common while it runs serves the common items without a sleep`(
-        place: ChangePlace, kind: Kind
+        place: ChangePlace, kind: Kind?
     ) throws {
         loop.hold(.custom)
-        let item = try kind.makeItem { stop("served") }
-        try item.add(to: loop, .common)
-        let source: RunLoop.Source? = if case .source(let source) = item { source } else { nil }
+        let serve = { @Sendable in
+            trace("served")
+            loop.stop()
+        }
+        let item = try kind?.makeItem(serve)
+        try item?.add(to: loop, .common)
+        if item == nil { loop.perform(inModes: [.common], serve) }
+        let source = item as? RunLoop.Source
         try place.arrange(loop, .custom) {
             loop.addCommonMode(.custom)
             source?.signal()
@@ -63,24 +63,14 @@ enum ChangePlace: CaseIterable, Sendable {
 
     @Test func `a mode that becomes common in its last timer's callback keeps running for the common items`()
     {
-        loop.perform(after: .milliseconds(2), inModes: [.common]) { trace("common timer") }
-        loop.perform(after: .zero, inModes: [.custom]) {
-            trace("last own timer")
-            loop.addCommonMode(.custom)
+        withVirtualTime { _ in
+            loop.perform(after: .seconds(2), inModes: [.common]) { trace("common timer") }
+            loop.perform(after: .zero, inModes: [.custom]) {
+                trace("last own timer")
+                loop.addCommonMode(.custom)
+            }
+            #expect(loop.run(in: .custom, until: .minutesAway) == .finished)
+            #expect(trace.all == ["last own timer", "common timer"])
         }
-        #expect(loop.run(in: .custom, until: .minutesAway) == .finished)
-        #expect(trace.all == ["last own timer", "common timer"])
-    }
-
-    @Test(arguments: [RunLoop.Activities.beforeTimers, .beforeWaiting])
-    func `a mode that becomes common runs the common modes' blocks without a sleep`(
-        activity: RunLoop.Activities
-    ) {
-        loop.hold(.custom)
-        loop.perform(inModes: [.common]) { stop("common block") }
-        if activity == .beforeTimers { loop.observe(.beforeSources, in: .common) { trace("\($0)") } }
-        loop.observe(activity, in: .custom) { _ in loop.addCommonMode(.custom) }
-        #expect(loop.run(in: .custom, until: .minutesAway) == .stopped)
-        #expect(trace.all == (activity == .beforeTimers ? ["beforeSources"] : []) + ["common block"])
     }
 }

@@ -23,6 +23,8 @@ import Testing
         #expect(idle.wait().sleeps == before.sleeps)
         #expect(idle.wait().passes == before.passes + 1)
         #expect(idle.wait().callbacks.total == before.callbacks.total)
+        // Nothing is measured unless that is asked for.
+        #expect(loop.statistics.ledger.isEmpty && loop.statistics.callbackTime == .zero)
         listener.close()
     }
 
@@ -60,6 +62,7 @@ import Testing
         let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in source.cancel() }
         try loop.add(source, forMode: .default)
         loop.addSignalled {}
+        Task(executorPreference: loop.executor()) {}
         for _ in 0..<3 { loop.perform {} }
         for _ in 0..<2 { Timer.scheduled(after: .zero) { _ in } }
         loop.observe(.beforeTimers) { _ in }
@@ -74,16 +77,8 @@ import Testing
         #expect(after.sources == before.sources + 1)
         #expect(after.observers == before.observers + 1)
         #expect(after.events == before.events + 1)
-        #expect(after.total == before.total + 8)
-    }
-
-    @Test func `an executor's jobs are counted`() async throws {
-        try await withRunLoopThread(name: "jobs") { thread in
-            let before = thread.runLoop.statistics.callbacks.jobs
-            await Task(executorPreference: thread.executor) {}.value
-            #expect(thread.runLoop.statistics.callbacks.jobs > before)
-            #expect(thread.runLoop.statistics.pending.jobs == 0)
-        }
+        #expect(after.jobs > before.jobs && loop.statistics.pending.jobs == 0)
+        #expect(after.total - after.jobs == before.total - before.jobs + 8)
     }
 
     @Test func `what waits for the loop is counted by kind`() {
@@ -107,11 +102,163 @@ import Testing
         #expect(kept >= time.wait() && kept >= .milliseconds(5))
         #expect(loop.wait().statistics.processorTime == kept)
     }
+}
 
-    @Test func `without measuring there is no ledger`() {
-        Timer.scheduled(after: .zero, label: "unmeasured") { _ in }
-        loop.poll()
-        #expect(loop.statistics.ledger.isEmpty)
-        #expect(loop.statistics.callbackTime == .zero)
+/// What is measured of callbacks, and for which item. Each in a process of its own: the switches are the process's.
+@Suite(.runLoop) struct LedgerTests {
+    @Test func `a quick callback is not reported, nor is anything without debug mode`() async {
+        let result = await #expect(processExitsWith: .success, observing: [\.standardErrorContent]) {
+            try onAThread {
+                let loop = RunLoop.current
+                LoopDiagnostics.slowCallback = .milliseconds(1)
+                loop.perform { spin() }
+                loop.poll()
+                loop.perform(inModes: [.custom]) {}
+                LoopDiagnostics.slowCallback = .seconds(1_000)
+                LoopDiagnostics.isDebugging = true
+                loop.perform { spin() }
+                loop.poll()
+                LoopDiagnostics.isDebugging = false
+            }
+        }
+        #expect(result.lines.isEmpty)
+    }
+
+    @Test func `the time of nested runs is not a callback's`() async {
+        await #expect(processExitsWith: .success) {
+            try measured { loop in
+                loop.hold(.inner)
+                let nested = Shared<[Deadline]>([])
+                loop.observe([.entry, .exit], in: .inner) { _ in nested.update { $0.append(.now) } }
+                loop.perform { loop.run(in: .inner, until: .after(milliseconds: 20)) }
+                let start = Deadline.now
+                loop.poll()
+                let elapsed = start.duration(to: .now)
+                let times = nested.value
+                let block = loop.statistics.ledger.first { $0.name == "posted block" }
+                #expect(block!.time <= elapsed - times[0].duration(to: times[1]))
+                #expect(block!.callbacks == 1)
+            }
+        }
+    }
+
+    @Test func `the lateness of timers adds up`() async {
+        await #expect(processExitsWith: .success) {
+            try measured { loop in
+                for _ in 0..<2 { Timer.scheduled(after: .zero) { _ in } }
+                spin()
+                loop.poll()
+                #expect(loop.statistics.callbacks.timers == 2)
+                #expect(loop.statistics.greatestTimerLateness >= .milliseconds(2))
+                #expect(loop.statistics.timerLateness >= .milliseconds(4))
+            }
+        }
+    }
+
+    @Test func `a wake-up is the item's whose callback follows, or else the thread's that asked for it`()
+        async
+    {
+        await #expect(processExitsWith: .success) {
+            try measured { loop in
+                let pipe = try TestPipe()
+                let bell = DescriptorSource(pipe.readEnd, for: .readable, label: "bell") { _, _ in
+                    spin()
+                    pipe.get()
+                    loop.stop()
+                }
+                try loop.add(bell, forMode: .default)
+                loop.observe(.afterWaiting) { _ in }
+                let thread = KernelThread.current
+                for wake in [{ @Sendable in pipe.put() }, { @Sendable in loop.perform { loop.stop() } }] {
+                    let waker = try loop.whenAsleep(wake)
+                    loop.run(in: .default)
+                    waker.join()
+                }
+                // One without a handler, and the next one a timer's.
+                let waker = try loop.whenAsleep {
+                    let before = loop.statistics.wakeUps.byThread
+                    loop.wakeUp()
+                    waitUntil { loop.statistics.wakeUps.byThread > before }
+                    waitUntil { loop.isWaiting && thread.isAsleep }
+                    loop.add(
+                        Timer(interval: .milliseconds(50), label: "alarm") { _ in loop.stop() },
+                        forMode: .default)
+                }
+                loop.run(in: .default)
+                waker.join()
+                let ledger = loop.statistics.ledger
+                func entry(_ name: String) -> RunLoop.Statistics.LedgerEntry? {
+                    ledger.first { $0.name.contains(name) }
+                }
+                #expect(entry("'bell'")?.wakeUps == 1 && entry("'bell'")?.callbacks == 1, "\(ledger)")
+                #expect(entry("'alarm'")?.wakeUps == 1 && entry("'waker'")?.wakeUps == 3, "\(ledger)")
+                #expect(entry("observer")?.wakeUps == 0, "\(ledger)")
+                let time = entry("'bell'")!.time
+                #expect(time >= .milliseconds(2) && entry("'bell'")!.longest == time)
+                #expect(loop.statistics.callbackTime >= time)
+            }
+        }
+    }
+
+    @Test func `a sleep that a run's deadline has ended is no item's`() async {
+        await #expect(processExitsWith: .success) {
+            try measured { loop in
+                loop.hold(.default)
+                while loop.statistics.wakeUps.byTime == 0 {
+                    loop.run(in: .default, until: .after(milliseconds: 5))
+                }
+                loop.perform {}
+                Timer.scheduled(after: .zero) { _ in }
+                loop.poll()
+                #expect(loop.statistics.callbacks.blocks == 1)
+                #expect(loop.statistics.callbacks.timers == 1)
+                #expect(loop.statistics.ledger.allSatisfy { $0.wakeUps == 0 }, "\(loop.statistics.ledger)")
+            }
+        }
+    }
+
+    @Test func `unlabelled items of a kind share an entry, and labelled ones have their own`() async {
+        await #expect(processExitsWith: .success) {
+            try measured { loop in
+                for label in [nil, nil, "bell"] {
+                    let pipe = try TestPipe()
+                    pipe.put()
+                    let source = DescriptorSource(pipe.readEnd, for: .readable, label: label) { source, _ in
+                        withExtendedLifetime(pipe) { source.cancel() }
+                    }
+                    try loop.add(source, forMode: .default)
+                }
+                for host in ["127.0.0.1", "::1"] { Resolver.resolve(host: host, port: 1) { _ in } }
+                loop.poll()
+                let ledger = loop.statistics.ledger
+                for (name, count) in [("descriptor source", 2), ("lookup", 2)] {
+                    #expect(ledger.first { $0.name == name }?.callbacks == count, "\(ledger)")
+                }
+                #expect(ledger.first { $0.name.hasSuffix("'bell'") }?.callbacks == 1, "\(ledger)")
+            }
+        }
+    }
+}
+
+/// Runs `body` on a thread of its own, with callbacks measured.
+func measured(_ body: @escaping @Sendable (RunLoop) throws -> Void) throws {
+    LoopDiagnostics.measuresCallbacks = true
+    try onAThread { try body(.current) }
+}
+
+/// Keeps the thread busy for two milliseconds.
+func spin() { Deadline.after(milliseconds: 2).busyWait() }
+
+/// Begins to debug, and records the reports.
+func debuggedReports() -> Shared<[LoopDiagnostics.Report]> {
+    let reports = Shared<[LoopDiagnostics.Report]>([])
+    LoopDiagnostics.isDebugging = true
+    LoopDiagnostics.setReportHandler { report in reports.update { $0.append(report) } }
+    return reports
+}
+
+extension ExitTest.Result? {
+    var lines: [Substring] {
+        String(decoding: self?.standardErrorContent ?? [], as: UTF8.self).split(separator: "\n")
     }
 }

@@ -93,13 +93,6 @@ import Reactor
         #expect(trace.all == ["inner continues", "inner stopped"])
     }
 
-    @Test func `stopping a loop's thread twice, or on itself, is safe`() throws {
-        let thread = try RunLoopThread(name: "stopped twice")
-        thread.runLoop.perform { thread.stop() }
-        for _ in 0..<2 { thread.stop() }
-        #expect(thread.runLoop.currentMode == nil)
-    }
-
     #if DEBUG
 
     @Test func `a stop between two passes keeps the loop from sleeping`() {

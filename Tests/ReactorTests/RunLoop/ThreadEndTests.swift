@@ -17,38 +17,26 @@ import Testing
         return loop.wait()
     }
 
-    @Test func `a thread has one loop, another thread another`() throws {
-        let loop = RunLoop.current
-        #expect(loop === RunLoop.current && loop == RunLoop.current)
-        #expect(try endedLoop() != loop)
-    }
-
-    @Test func `cancelled is called on the loop's thread when the loop ends`() throws {
+    @Test func `cancelled is called on a thread's loop that ends, and can neither run it nor add to it`()
+        throws
+    {
         let source = RunLoop.Source(
             cancelled: { loop, mode in
                 trace("out of \(mode) \(loop.isCurrent) \(loop === RunLoop.current)")
-            }, perform: {})
-        let loop = try endedLoop { $0.add(source, forMode: .custom) }
-        #expect(trace.all == ["out of custom true true"])
-        #expect(!loop.contains(source, forMode: .custom))
-        #expect(source.isValid)
-    }
-
-    @Test func `objects destroyed at the loop's end can neither run the loop nor add to it`() throws {
-        let source = RunLoop.Source(
-            cancelled: { loop, _ in
                 loop.add(Timer(interval: .seconds(100)) { _ in }, forMode: .default)
                 loop.hold(.default)
                 loop.perform { trace("block") }
                 trace("\(loop.run(mode: .default, before: .distantFuture))")
             }, perform: {})
         let loop = try endedLoop { $0.add(source, forMode: .custom) }
-        #expect(trace.all == ["false"])
-        #expect(loop.currentMode == nil)
+        #expect(trace.all == ["out of custom true true", "false"])
+        #expect(!loop.contains(source, forMode: .custom) && loop.currentMode == nil)
+        #expect(source.isValid)
     }
 
     @Test func `a loop that has ended accepts no items and retains none`() throws {
         let loop = try endedLoop()
+        #expect(loop != .current)
         let timer = Timer(interval: .zero) { _ in }
         let source = RunLoop.Source(scheduled: { _, _ in Issue.record("scheduled") }, perform: {})
         loop.add(timer, forMode: .default)

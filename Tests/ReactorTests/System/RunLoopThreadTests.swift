@@ -64,19 +64,6 @@ import Testing
         #expect(freed.value)
     }
 
-    @Test func `stop ends an activation with sources, timers and a mode of its own`() throws {
-        let thread = try RunLoopThread(name: "busy")
-        let nested = Answer<Void>()
-        thread.runLoop.perform {
-            Timer.scheduled(every: .microseconds(100), forMode: .common) { _ in }
-            RunLoop.current.perform(after: .zero, inModes: [.custom]) { nested.give(()) }
-            RunLoop.current.run(in: .custom)
-        }
-        nested.wait()
-        thread.stop()
-        #expect(thread.runLoop.currentMode == nil)
-    }
-
     @Test(arguments: [true, false])
     func `a stopped thread leaves no objects, however it was stopped`(stopsItself: Bool) throws {
         weak var weakThread: RunLoopThread?

@@ -22,7 +22,7 @@ import Testing
         #expect(calls == 1 && freed.value && !source.isValid)
     }
 
-    @Test func `a cancelled source is not called, and the child goes on`() throws {
+    @Test func `a cancelled source is not called, and the child continues`() throws {
         let child = try ChildProcess.shell("cat", standardInput: .stream)
         let source = ProcessSource(child.process) { _, _ in Issue.record("called after it was cancelled") }
         try loop.add(source, forMode: .common)

@@ -106,7 +106,7 @@ import Testing
         _ = child.wait()
     }
 
-    @Test func `a child whose program ends first goes on, and reads the end of its input`() async {
+    @Test func `a child whose program ends first continues, and reads the end of its input`() async {
         let folder = TemporaryFolder()
         let path = folder.path("output")
         await #expect(processExitsWith: .success) { [path = path as String] in

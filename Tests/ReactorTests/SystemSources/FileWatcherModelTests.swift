@@ -7,8 +7,8 @@ import Testing
 /// What a client makes of the events of a tree, beside what is on the disk.
 @Suite(.runLoop) struct FileWatcherModelTests {
     /// Changes that the watcher reads when all have been made: what is there first, and then steps. A name with a slash at
-    /// its end is a folder with a file of its own; `a>b` moves, `a%b` exchanges, `+a` makes and `-a` removes. The folder
-    /// "in" is watched, and "out" is not.
+    /// its end is a folder with a file of its own; `a>b` moves, `a%b` exchanges, `+a` makes, `-a` removes, and `!a` is watched
+    /// on its own or again. The folder "in" is watched, and "out" is not.
     static let sequences: [String] = {
         let ofTwo = [
             "a%b a>c", "a%b b>c", "a%b a%b b>c", "a%b a%b", "a%b b>c a>b c>a", "a%b -b/in.a. -b",
@@ -28,6 +28,8 @@ import Testing
             "b/: +c/ b%c", "a/ b/: +n/ a>n/a n%b", "a/ b/: +b/n/ b/n>c a>c/a", "a a/: a>../out/a +a",
             "a/: a>../out/a +a/", "a/ a/b/: a>../out/a +../out/a/1 +../out/a/b/2", "a/: +a/new/ +a/new/1 a>b",
             "a/ a/b/: +c/ a>c", ": +a/ +a/1 a>b +a/ +a/2", "a: a>../out/a ../out/a>b",
+            "x/: x>../out/x +../out/x/a ../out/x>x", "a/ a/b/ x/: a>x/a +x/a/b/c x>../out/x", "a/: +a/b ! +c",
+            "a/: a>b !b", "r/ r/a/: !r -r/a/in.r.a. -r/a -r/in.r. -r +r/ +r/b/ !r +r/b/1",
         ]
     }()
 
@@ -39,7 +41,7 @@ import Testing
         let parts = sequence.split(separator: ":", omittingEmptySubsequences: false)
         for name in parts[0].split(separator: " ") { model.make(String(name), isFilled: true) }
         try model.start()
-        for step in parts[1].split(separator: " ") { model.change(String(step)) }
+        for step in parts[1].split(separator: " ") { try model.change(String(step)) }
         try model.check()
     }
 
@@ -108,8 +110,9 @@ private final class FolderModel {
         replica = Replica(disk)
     }
 
-    func change(_ step: String) {
-        let names = step.split { ">%+-".contains($0) }.map(String.init)
+    func change(_ step: String) throws {
+        let names = step.split { ">%+-!".contains($0) }.map(String.init)
+        if step.hasPrefix("!") { try watch.watch("in/" + names.joined(), recursively: true) }
         if step.contains(">") { tree.move("in/\(names[0])", "in/\(names[1])") }
         if step.contains("%") { tree.exchange("in/\(names[0])", "in/\(names[1])") }
         if step.hasPrefix("+") { make(names[0]) }
@@ -127,7 +130,7 @@ private final class FolderModel {
         for file in files { mkfifo(file.string, 0o600) }
         let events = try watch.take()
         #expect(events.count == files.count && Set(events) == Set(files.map { .created($0) }))
-        watch.watcher.unwatch(tree("in"))
+        for path in watch.watcher.paths { watch.watcher.unwatch(path) }
         watch.finish(paths: 0, folders: 0)
     }
 }

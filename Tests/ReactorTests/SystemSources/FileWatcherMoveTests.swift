@@ -69,19 +69,6 @@ import Testing
         #expect(try watch.take() == later.map { .created($0) })
     }
 
-    @Test func `a path in a tree that is given after a move stays watched`() throws {
-        let watch = try Watch()
-        let tree = watch.tree
-        tree.make("a/")
-        try watch.watch(recursively: true)
-        tree.move("a", "b")
-        try watch.watch("b")
-        #expect(try watch.take() == [.moved(from: tree("a"), to: tree("b"))])
-        tree.make("b/later")
-        #expect(try watch.take() == [.created(tree("b/later"))])
-        #expect(Set(watch.watcher.paths) == [tree.path, tree("b")])
-    }
-
     @Test func `a watcher that leaves its loop leaves no timer, and reports a move where it is next`() throws
     {
         let (tree, other, loop) = (TemporaryTree(), TemporaryTree(), RunLoop.current)

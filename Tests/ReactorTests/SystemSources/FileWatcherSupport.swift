@@ -108,7 +108,7 @@ final class Watch {
 
     /// Runs the loop until `condition` holds.
     func run(until condition: () -> Bool) {
-        while !condition() { RunLoop.current.run(mode: .default, before: .after(milliseconds: 1)) }
+        while !condition() { RunLoop.current.run(in: .default, until: .after(milliseconds: 1)) }
     }
 }
 

@@ -28,27 +28,6 @@ private let isAvailable = access("/proc/pressure/cpu", R_OK | W_OK) == 0
         #expect(calls == 1)
     }
 
-    @Test(.enabled(if: isAvailable)) func `a closed source leaves no thread and no descriptor`() async {
-        await #expect(processExitsWith: .success) {
-            try onAThread {
-                let loop = RunLoop.current
-                // The loop opens its own descriptors with the first source.
-                let timer = try ClockTimer(.bootTime, at: nil) { _, _ in }
-                try loop.add(timer, forMode: .default)
-                timer.close()
-                let before = ownDescriptors()
-                for isAdded in [true, false, true] {
-                    let source = try PressureSource(
-                        .memory, of: .full, stalledFor: .seconds(1), within: .seconds(2)
-                    ) { _, _ in }
-                    if isAdded { try loop.add(source, forMode: .default) }
-                    if isAdded { source.close() }
-                }
-                waitUntil { ownDescriptors() == before && ownThreads(named: "reactor.pressur") == 0 }
-            }
-        }
-    }
-
     @Test func `an error names the file, also without the kernel's support`() {
         let error = #expect(throws: IOError.self) {
             try PressureSource(.memory, stalledFor: .seconds(1), within: .seconds(100)) { _, _ in }

@@ -74,6 +74,27 @@ import Testing
         freed.wait()
     }
 
+    // A process keeps its descriptor until it has ended.
+    @Test(arguments: Kind.available.filter { $0 != .process })
+    func `a source that is closed or released leaves no descriptor and no thread`(kind: Kind) async {
+        await #expect(processExitsWith: .success) { [kind] in
+            try onAThread {
+                let (tree, loop) = (TemporaryTree(), RunLoop.current)
+                // The loop opens its own descriptors with the first source.
+                let first = try ClockTimer(.bootTime, at: nil) { _, _ in }
+                try loop.add(first, forMode: .default)
+                first.close()
+                let before = ownDescriptors()
+                for isAdded in [true, false, true] {
+                    let source = try kind.makeSource(tree) { _ in }
+                    if isAdded { try loop.add(source, forMode: .default) }
+                    if isAdded { source.end() }
+                }
+                waitUntil { ownDescriptors() == before && ownThreads(named: "reactor.pressur") == 0 }
+            }
+        }
+    }
+
     @Test(arguments: [Kind.files, .clock])
     func `a source that another one closes in the same pass reports nothing`(kind: Kind) throws {
         let (loop, tree) = (RunLoop.current, TemporaryTree())

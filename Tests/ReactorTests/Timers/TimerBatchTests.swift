@@ -2,41 +2,24 @@ import Reactor
 import ReactorTesting
 import Testing
 
-/// Several timers that are due in one pass.
+/// Several timers that are due in one pass, and timers in several modes.
 @Suite(.runLoop) struct TimerBatchTests {
     private let loop = RunLoop.current
     private let trace = Trace()
 
-    /// One-shots of dates that have passed when this returns, `offsets` in microseconds after the same origin. Every other
-    /// one is in the common modes.
-    private func scheduleDue(_ offsets: [Int], then change: ([Timer]) -> Void = { _ in }) {
-        while true {
-            let origin = Deadline.after(milliseconds: 2)
-            let timers = offsets.enumerated().map { index, offset in
-                let timer = Timer(fireDate: origin + .microseconds(offset)) { _ in trace("\(index)") }
+    @Test func `timers fire by date, equal dates in the order of adding, whatever is set or added again`() {
+        withVirtualTime { time in
+            let timers = [30, 10, 20, 10, 0, 20, 10, 0, 30].enumerated().map { index, offset in
+                let timer = Timer(fireDate: .now + .microseconds(offset)) { _ in trace("\(index)") }
                 loop.add(timer, forMode: index % 2 == 0 ? .default : .common)
                 return timer
             }
-            change(timers)
-            // One made with a past date would be due since it was made.
-            if Deadline.now < origin { return (origin + .microseconds(offsets.max() ?? 0)).busyWait() }
-            for timer in timers { timer.invalidate() }
+            loop.add(timers[4], forMode: .default)
+            for tolerance in [Duration.milliseconds(1), .zero] { timers[1].tolerance = tolerance }
+            time.pass(.microseconds(30))
+            loop.poll()
+            #expect(trace.all == ["4", "7", "1", "3", "6", "2", "5", "0", "8"])
         }
-    }
-
-    @Test func `timers fire by date, equal dates in the order of adding`() {
-        scheduleDue([30, 10, 20, 10, 0, 20, 10, 0, 30])
-        loop.poll()
-        #expect(trace.all == ["4", "7", "1", "3", "6", "2", "5", "0", "8"])
-    }
-
-    @Test func `adding a timer once more leaves its place among equal dates`() {
-        scheduleDue([0, 0, 0]) { timers in
-            loop.add(timers[0], forMode: .default)
-            for tolerance in [Duration.milliseconds(1), .zero] { timers[0].tolerance = tolerance }
-        }
-        loop.poll()
-        #expect(trace.all == ["0", "1", "2"])
     }
 
     @Test(arguments: 0..<10 as Range<UInt64>)
@@ -44,7 +27,7 @@ import Testing
         withVirtualTime { time in
             var walk = TimerWalk(seed: seed)
             for _ in 0..<60 { walk.step() }
-            time.advance(by: .seconds(7200), inMode: RunLoop.Mode("empty"))
+            time.pass(.seconds(7200))
             walk.check()
         }
     }
@@ -98,33 +81,64 @@ import Testing
     }
 
     @Test func `a repeating timer fires once in a pass, however short its interval`() {
-        let timer = Timer.scheduled(every: .zero) { timer in
-            trace("fired")
-            (timer.fireDate + .milliseconds(1)).busyWait()
+        withVirtualTime { time in
+            let timer = Timer.scheduled(every: .zero) { _ in
+                trace("fired")
+                time.pass(.seconds(1))
+            }
+            time.pass(timer.interval)
+            loop.poll()
+            #expect(trace.all == ["fired"])
         }
-        timer.fireDate.busyWait()
-        loop.poll()
-        #expect(trace.all == ["fired"])
     }
 
     @Test
     func `a timer does not fire within its own callback, nor wake a nested wait, and keeps its mode busy`() {
-        var (depth, passes) = (0, 0)
-        loop.observe(.beforeTimers) { _ in passes += depth }
-        let interval = Duration.milliseconds(1)
-        let timer = Timer.scheduled(every: interval) { _ in
-            trace("called")
-            depth += 1
-            #expect(loop.run(in: .default, until: .after(milliseconds: 5)) == .timedOut)
-            depth -= 1
-            loop.stop()
+        withVirtualTime { _ in
+            var (depth, passes) = (0, 0)
+            loop.observe(.beforeTimers) { _ in passes += depth }
+            let interval = Duration.milliseconds(2)
+            let timer = Timer.scheduled(every: interval) { _ in
+                trace("called")
+                depth += 1
+                #expect(loop.run(in: .default, until: .after(milliseconds: 5)) == .timedOut)
+                depth -= 1
+                loop.stop()
+            }
+            let first = timer.fireDate
+            #expect(loop.run(in: .default) == .stopped)
+            #expect(trace.all == ["called"])
+            #expect(passes <= 3)
+            #expect(timer.fireDate == first + interval * 3)
         }
-        let first = timer.fireDate
-        #expect(loop.run(in: .default) == .stopped)
-        #expect(trace.all == ["called"])
-        #expect(passes <= 3)
-        #expect((timer.fireDate - first).isMultiple(of: interval))
-        #expect(timer.fireDate >= first + .milliseconds(5))
+    }
+
+    // MARK: Modes
+
+    @Test func `a timer in several modes has one date, which firing in one moves in all`() {
+        var modes: [RunLoop.Mode?] = []
+        let timer = Timer.scheduled(every: .seconds(60), forMode: .custom) { _ in
+            modes.append(loop.currentMode)
+        }
+        for mode in [RunLoop.Mode.modalPanel, .common] { loop.add(timer, forMode: mode) }
+        for mode in [RunLoop.Mode.modalPanel, .default] {
+            timer.fireDate = .now
+            for each in [mode, .custom, .modalPanel, .tracking, .default] { loop.poll(each) }
+        }
+        timer.invalidate()
+        #expect(loop.poll(.custom) == .finished)
+        #expect(modes == [.modalPanel, .default])
+    }
+
+    @Test func `an overdue timer of another mode neither fires nor wakes the loop`() {
+        withVirtualTime { _ in
+            var passes = 0
+            Timer.scheduled(every: .milliseconds(1), forMode: .custom) { _ in Issue.record("fired") }
+            loop.hold(.default)
+            loop.observe(.beforeTimers) { _ in passes += 1 }
+            #expect(loop.run(in: .default, until: .minutesAway) == .timedOut)
+            #expect(passes <= 2)
+        }
     }
 }
 

@@ -85,41 +85,27 @@ import Testing
         _ = destroyed.wait()
     }
 
-    @Test func `a timer removed from all modes of its owner's loop can be added again and fires`() {
-        var calls = 0
-        let timer = Timer.scheduled(after: .seconds(3600)) { _ in calls += 1 }
-        loop.remove(timer, forMode: .default)
-        loop.add(timer, forMode: .default)
-        timer.fireDate = .now
-        loop.poll()
-        #expect(calls == 1)
-    }
-
-    @Test(arguments: [true, false])
-    func `adding a timer to another loop than its closure's owner traps`(isAway: Bool) async {
+    @Test(arguments: ["adding", "adding there", "firing"])
+    func `adding a timer to another loop than its closure's owner, or firing it there, traps`(what: String)
+        async
+    {
         let result = await #expect(
             processExitsWith: .failure, observing: [\.standardErrorContent]
-        ) { [isAway] in
+        ) { [what = what as String] in
             let other = try RunLoopThread(name: "other")
             let timer = RunLoop.main.performAndWait {
                 let timer = Timer.scheduled(after: .seconds(3600)) { _ in exit(0) }
                 RunLoop.main.remove(timer, forMode: .default)
                 return timer
             }
-            if isAway { other.runLoop.performAndWait { other.runLoop.add(timer, forMode: .default) } }
-            other.runLoop.add(timer, forMode: .default)
+            if what == "adding" { other.runLoop.add(timer, forMode: .default) }
+            other.runLoop.performAndWait {
+                if what == "firing" { timer.fire() } else { other.runLoop.add(timer, forMode: .default) }
+            }
             exit(0)
         }
-        #expect(result.message.contains("'other'"), "\(result.message)")
-    }
-
-    @Test func `firing a closure that belongs to another thread traps`() async {
-        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            let other = try RunLoopThread(name: "other")
-            let timer = Timer.scheduled(after: .seconds(3600)) { _ in exit(0) }
-            other.runLoop.performAndWait { timer.fire() }
-        }
-        #expect(result.message.contains("the loop's own thread"), "\(result.message)")
+        let part = what == "firing" ? "the loop's own thread" : "'other'"
+        #expect(result.message.contains(part), "\(result.message)")
     }
 
     // MARK: To another loop

@@ -51,25 +51,6 @@ import Testing
         }
     }
 
-    @Test func `the wake-up is at the last date that lies in every window`() {
-        var queue = TimerQueue<String>()
-        _ = queue.insert("a", date: 100, tolerance: 50, sequence: 1)
-        #expect(queue.wakeDate(leastTolerance: 0) == 100)
-        let second = queue.insert("b", date: 130, tolerance: 10, sequence: 2)
-        #expect(queue.wakeDate(leastTolerance: 0) == 130)
-        _ = queue.insert("c", date: 140, tolerance: 0, sequence: 3)
-        #expect(queue.wakeDate(leastTolerance: 0) == 140)
-        _ = queue.insert("d", date: 145, tolerance: 0, sequence: 4)
-        #expect(queue.wakeDate(leastTolerance: 0) == 140)
-        #expect(queue.wakeDate(leastTolerance: 15) == 145)
-        queue.suspend(second)
-        #expect(queue.wakeDate(leastTolerance: 0) == 140)
-        queue.move(second, date: 10, tolerance: 0, isSuspended: true, sequence: 5)
-        #expect(queue.wakeDate(leastTolerance: 0) == 140)
-        queue.resume(second, date: 10, sequence: 6)
-        #expect(queue.wakeDate(leastTolerance: 0) == 10)
-    }
-
     @Test func `two queues share a wake-up as one would`() {
         var generator = SeededGenerator(seed: 34)
         for _ in 0..<500 {

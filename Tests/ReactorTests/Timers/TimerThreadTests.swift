@@ -36,24 +36,6 @@ import Testing
         #expect(calls.value == 1)
     }
 
-    @Test func `a timer removed and added again during its callback is not called within it`() {
-        let trace = Trace()
-        let timer = Timer(interval: .seconds(60), repeats: true) { timer in
-            trace("begins")
-            onThreads(1) { _ in
-                loop.remove(timer, forMode: .default)
-                loop.add(timer, forMode: .default)
-                timer.fireDate = .distantPast
-            }
-            loop.poll()
-            trace("ends")
-        }
-        loop.add(timer, forMode: .default)
-        timer.fireDate = .now
-        loop.poll()
-        #expect(trace.all == ["begins", "ends"])
-    }
-
     @Test func `a timer fires wherever threads put it last, however often they change their minds`() {
         let trace = Trace()
         let timers = (0..<8).map { index in Timer(fireDate: .now) { _ in trace("\(index)") } }
