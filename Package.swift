@@ -106,7 +106,7 @@ let package = Package(
         .systemLibrary(name: "CReactorTestSupport", path: "Tests/CSupport"),
         .target(
             name: "ReactorTestSupport",
-            dependencies: ["Reactor", system],
+            dependencies: ["Reactor", "ReactorTesting", system],
             path: "Tests/Support",
             swiftSettings: testSettings
         ),
@@ -211,7 +211,7 @@ let package = Package(
             ],
             swiftSettings: testSettings
         ),
-        // Runs Redis and Mosquitto if they are available.
+        // Runs Redis if it is available.
         .testTarget(
             name: "IntegrationTests",
             dependencies: ["ReactorFoundation", "ReactorTesting", "ReactorTestSupport"],

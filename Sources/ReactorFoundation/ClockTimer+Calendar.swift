@@ -63,7 +63,8 @@ extension ClockTimer {
 
     /// The next date, since 1970.
     private static func date(matching components: DateComponents, in calendar: Calendar) -> Duration? {
-        nextDate(matching: components, after: Date(), in: calendar).map { .seconds($0.timeIntervalSince1970) }
+        let now = Date(timeIntervalSince1970: Clock.wallClock.now / .seconds(1))
+        return nextDate(matching: components, after: now, in: calendar).map { .seconds($0.timeIntervalSince1970) }
     }
 }
 

@@ -36,7 +36,7 @@ final class Relay {
 
     init(from: SocketPair, to: SocketPair, _ seed: UInt64) {
         (self.from, self.to) = (from, to)
-        generator = SeededGenerator(seed)
+        generator = SeededGenerator(seed: seed)
     }
 
     func begin() throws(Errno) {

@@ -73,7 +73,7 @@ final class TimeDomain: TimeSource {
     static func enter(seed: UInt64?) -> TimeDomain {
         guard currentTimeSource == nil else { refuseNesting() }
         let domain = TimeDomain()
-        domain.state.withLock { $0.order = seed.map(SeededGenerator.init) }
+        domain.state.withLock { $0.order = seed.map { SeededGenerator(seed: $0) } }
         domain.enterThread()
         domain.loopBegan(domain.loop)
         return domain

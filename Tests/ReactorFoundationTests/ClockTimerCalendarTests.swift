@@ -65,19 +65,17 @@ import Testing
         #expect(next == expected.flatMap(format.date))
     }
 
-    // Takes up to a second: components have no shorter period.
-    @Test func `the timer fires at the next date that matches, and then waits for the one after`() throws {
-        let (loop, start) = (RunLoop.current, ClockTimer.Clock.wallClock.now)
-        var next: Duration?
-        let everySecond = DateComponents(nanosecond: 0)
-        let timer = try ClockTimer(matching: everySecond) { timer in
-            next = timer.fireDate
-            timer.close()
+    @Test func `the timer fires once at each date that matches`() throws {
+        try withVirtualTime { time in
+            var dates: [Duration] = []
+            let timer = try ClockTimer(matching: DateComponents(minute: 30, second: 0)) { timer in
+                dates.append(ClockTimer.Clock.wallClock.now)
+                #expect(timer.fireDate.map { $0 > dates.last! } == true)
+            }
+            let first = try #require(timer.fireDate)
+            try RunLoop.current.add(timer, forMode: .default)
+            time.advance(by: .seconds(3 * 3600))
+            #expect(dates == (0..<3).map { first + .seconds(3600 * $0) })
         }
-        let first = try #require(timer.fireDate)
-        #expect(first > start && first <= ClockTimer.Clock.wallClock.now + .seconds(1))
-        try loop.add(timer, forMode: .default)
-        while next == nil { _ = loop.run(mode: .default, before: .distantFuture) }
-        #expect(try #require(next) > first)
     }
 }

@@ -1,4 +1,5 @@
 import Reactor
+import ReactorTesting
 import Synchronization
 
 /// One of the threads that keep a soak's loop busy. Its choices come from its seed; how the threads interleave does not.
