@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -131,6 +133,17 @@ ssize_t reactor_write(int descriptor, const void *bytes, size_t count) {
     errno = code;
     unblock_write_signals(&signals, raised);
     return written;
+}
+
+ssize_t reactor_send_room(int socket) {
+    int size = 0;
+    unsigned unsent = 0;
+    socklen_t length = sizeof size;
+    if (getsockopt(socket, SOL_SOCKET, SO_SNDBUF, &size, &length) != 0) return 0;
+    length = sizeof unsent;
+    // Fails for a socket that is not TCP's. 0 is the default, which is no limit.
+    if (getsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, &length) == 0 && unsent != 0) return 0;
+    return size / 3;
 }
 
 ssize_t reactor_send_file(int socket, int file, off_t offset, size_t count) {

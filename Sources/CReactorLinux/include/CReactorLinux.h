@@ -201,6 +201,9 @@ ssize_t reactor_write(int descriptor, const void *bytes, size_t count);
 ssize_t reactor_receive(int descriptor, void *bytes, size_t count);
 /// A send(2) that neither blocks nor raises SIGPIPE. Returns -errno instead of -1.
 ssize_t reactor_send(int descriptor, const void *bytes, size_t count);
+/// How many bytes a socket has room for at least, if poll(2) says that it has room; 0 if that is unknown, as with
+/// TCP_NOTSENT_LOWAT.
+ssize_t reactor_send_room(int socket);
 /// A sendfile(2) that neither blocks for `socket` nor raises SIGPIPE. Returns -errno instead of -1: -ENOTSUP for a socket in
 /// blocking mode.
 ssize_t reactor_send_file(int socket, int file, off_t offset, size_t count);

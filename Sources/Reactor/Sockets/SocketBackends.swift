@@ -1,4 +1,6 @@
+import CReactorLinux
 import Glibc
+import Synchronization
 import SystemPackage
 
 /// A half of a connection.
@@ -30,6 +32,11 @@ extension SocketHalf {
     func property(_ key: Stream.PropertyKey) -> Any? { connection.property(key) }
 
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { connection.setProperty(value, key) }
+
+    func transferFailed(_ error: Errno) -> Errno {
+        connection.fail(error, on: Self.half)
+        return connection.fault ?? error
+    }
 
     var failedOperation: IOError.Operation { connection.failedOperation(of: Self.half) }
 
@@ -72,6 +79,14 @@ final class SocketInput: SocketHalf, InputBackend {
         fault.map { .failed($0) } ?? (connection.hasReceived ? .ready : .waiting)
     }
 
+    func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
+        guard connection.isPlain else { return nil }
+        // The socket cannot be closed during the call: closing the stream takes the engine's lock first.
+        guard let count = try SystemCall.receive(from: shared.number, into: &buffer) else { return nil }
+        if connection.isOvertaken { throw .connectionAbort }
+        return Transfer(count: count, isAtEnd: count == 0)
+    }
+
     func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
         while true {
             if let transfer = try readIfReady(into: &buffer) { return transfer }
@@ -84,8 +99,7 @@ final class SocketInput: SocketHalf, InputBackend {
         if connection.isRefused { throw .protocolNotSupported }
         let count: Int?
         do throws(Errno) { count = try connection.receive(into: &buffer) } catch {
-            connection.fail(error, on: .input)
-            throw connection.fault ?? error
+            throw transferFailed(error)
         }
         if let count, count > 0 {
             if fault != nil { connection.notify(.input) }
@@ -108,6 +122,7 @@ final class SocketOutput: SocketHalf, KernelOutput {
     private static let stepSize = 65_536
 
     let connection: SocketConnection
+    private let credit = RoomCredit()
 
     init(_ connection: SocketConnection) { self.connection = connection }
 
@@ -130,6 +145,20 @@ final class SocketOutput: SocketHalf, KernelOutput {
 
     var fault: Errno? { connection.fault }
 
+    func writeNow(_ bytes: RawSpan) throws(Errno) -> Transfer? {
+        guard connection.isPlain, !connection.bufferSlot.hasBuffer else { return nil }
+        // As in ``SocketInput/readNow(into:)``.
+        let count = try SystemCall.send(bytes, to: target.number)
+        if connection.isOvertaken { throw .connectionAbort }
+        credit.use(count, of: bytes.byteCount)
+        guard count > 0 else { return nil }
+        return Transfer(count: count, room: count == bytes.byteCount ? .assumed : .full)
+    }
+
+    func hasRoomNow() -> Bool {
+        connection.isPlain && !connection.bufferSlot.hasBuffer && credit.hasRoom(target.number)
+    }
+
     @inline(__always)
     func accept(_ bytes: RawSpan, into buffer: WriteBuffer?) throws(Errno) -> Transfer {
         if let channel = connection.channel { return try protect(bytes, by: channel, into: buffer) }
@@ -149,10 +178,7 @@ final class SocketOutput: SocketHalf, KernelOutput {
         var count = 0
         while count < bytes.byteCount, buffer.hasRoom {
             let step = bytes.extracting(droppingFirst: count).extracting(first: Self.stepSize)
-            do throws(Errno) { try channel.send(step, for: connection) } catch {
-                connection.fail(error, on: .output)
-                throw connection.fault ?? error
-            }
+            do throws(Errno) { try channel.send(step, for: connection) } catch { throw transferFailed(error) }
             count += step.byteCount
         }
         return Transfer(count: count, room: count == bytes.byteCount ? .assumed : buffer.requestRoom())
@@ -161,11 +187,11 @@ final class SocketOutput: SocketHalf, KernelOutput {
     func send(_ bytes: RawSpan) throws(Errno) -> Int {
         do throws(Errno) {
             let sent = try connection.send(bytes)
+            credit.clear()
             connection.noteSent(sent, isBlocked: sent < bytes.byteCount)
             return sent
         } catch {
-            connection.fail(error, on: .output)
-            throw connection.fault ?? error
+            throw transferFailed(error)
         }
     }
 
@@ -176,6 +202,7 @@ final class SocketOutput: SocketHalf, KernelOutput {
                 try SystemCall.send(part.range, of: part.file, to: number)
             }
             guard sent != 0 else { return nil }
+            credit.clear()
             if connection.isOvertaken { throw connection.abort(.output) }
             connection.noteSent(sent ?? 0, isBlocked: sent == nil)
             return Transfer(count: sent ?? 0, room: sent == nil ? .full : .assumed)
@@ -187,9 +214,7 @@ final class SocketOutput: SocketHalf, KernelOutput {
     func noteFull() { connection.noteSent(0, isBlocked: true) }
 
     func checkPeer() throws(Errno) {
-        guard let error = target.socketError else { return }
-        connection.fail(error, on: .output)
-        throw connection.fault ?? error
+        if let error = target.socketError { throw transferFailed(error) }
     }
 
     func mayAcceptNothing(_ buffer: WriteBuffer?) -> Bool {
@@ -211,6 +236,38 @@ final class SocketOutput: SocketHalf, KernelOutput {
         if let fault { throw fault }
         if let channel = connection.channel, !channel.end(over: connection.wire) { return }
         try connection.shutDownSocket()
+    }
+}
+
+/// How many bytes a socket certainly has room for, so that most writes need not be followed by a poll(2).
+///
+/// poll(2) reports room when at least a third of a stream socket's send buffer is free (of a Unix-domain socket's, three
+/// quarters). Only writes through this output take it up. Used with the engine locked, except for ``clear()``, which may come
+/// from a write on another thread: its effect is then that of coming later.
+private struct RoomCredit: ~Copyable, Sendable {
+    private let bytes = Atomic(0)
+    /// Whether there has been a check: the first finds out no credit, as most connections need no second one.
+    private let isChecked = Atomic(false)
+
+    /// What the kernel may need for each write in addition to its bytes.
+    private static let overhead = 4096
+
+    @inline(__always)
+    func use(_ count: Int, of wanted: Int) {
+        let left = bytes.load(ordering: .relaxed) - count - Self.overhead
+        bytes.store(count == wanted ? max(0, left) : 0, ordering: .relaxed)
+    }
+
+    func clear() { bytes.store(0, ordering: .relaxed) }
+
+    func hasRoom(_ socket: CInt) -> Bool {
+        if bytes.load(ordering: .relaxed) > 0 { return true }
+        guard (try? SystemCall.poll(socket, for: CInt(POLLOUT))) == CInt(POLLOUT) else { return false }
+        if isChecked.load(ordering: .relaxed) {
+            bytes.store(reactor_send_room(socket) - Self.overhead, ordering: .relaxed)
+        }
+        isChecked.store(true, ordering: .relaxed)
+        return true
     }
 }
 

@@ -245,6 +245,12 @@ final class SocketConnection: Sendable {
     @inline(__always)
     var channel: SecureChannel? { channelSlot.load() }
 
+    /// Whether a transfer concerns only its half and the socket: there is no channel, no fault and no timeout.
+    @inline(__always)
+    var isPlain: Bool {
+        channelSlot.isEmpty && !hasFault.load(ordering: .acquiring) && !isTimed.load(ordering: .relaxed)
+    }
+
     /// Makes the channel that the requirements ask for, if they do.
     func makeChannel(_ state: inout State) {
         guard let security = state.security else { return }

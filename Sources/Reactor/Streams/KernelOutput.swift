@@ -152,6 +152,8 @@ struct WriteBufferSlot: ~Copyable, Sendable {
         isTaken.load(ordering: .acquiring) ? contents.withLock { $0.buffer } : nil
     }
 
+    var hasBuffer: Bool { isTaken.load(ordering: .acquiring) }
+
     var limit: Int { contents.withLock { $0.limit } }
 
     func open(for engine: StreamEngine, by transport: () -> WriteBuffer.Transport) {

@@ -54,6 +54,9 @@ protocol StreamBackend: AnyObject, Sendable {
     /// Nil if not, or if it would wait: the engine then calls ``read(into:)``. Called with the engine locked
     /// and the stream open.
     func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer?
+    /// What the stream fails with because ``readNow(into:)`` or ``writeNow(_:)`` has thrown `error`. Called with nothing
+    /// locked, as this may notify another stream.
+    func transferFailed(_ error: Errno) -> Errno
     /// Waits for at least one byte, then copies the bytes that are there and fit.
     func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer
     /// As ``read(into:)``, but nil where that would wait.
@@ -68,6 +71,12 @@ protocol StreamBackend: AnyObject, Sendable {
     /// - Parameter isScheduled: Whether the caller may be a loop's thread, which must not wait for a slow
     ///   disk or a full write buffer.
     func write(_ bytes: RawSpan, isScheduled: Bool) throws(Errno) -> Transfer
+    /// Accepts as many bytes as fit, if that takes one system call and affects no other stream. Nil if not, or if it would
+    /// wait: the engine then calls ``write(_:isScheduled:)``. Called with the engine locked and the stream open.
+    func writeNow(_ bytes: RawSpan) throws(Errno) -> Transfer?
+    /// Whether there is room for certain, by at most one system call. Called as ``writeNow(_:)``; if this is false, the
+    /// engine asks ``checkRoom()``.
+    func hasRoomNow() -> Bool
     /// As ``write(_:isScheduled:)``, but accepts nothing where that would wait.
     func writeIfReady(_ bytes: RawSpan) throws(Errno) -> Transfer
     /// Has the kernel send bytes of a file, without waiting for room. Nil if the bytes have to be copied, and written, instead:
@@ -155,6 +164,7 @@ extension StreamBackend {
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { false }
 
     func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? { nil }
+    func transferFailed(_ error: Errno) -> Errno { error }
     func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
         throw .badFileDescriptor
     }
@@ -166,6 +176,8 @@ extension StreamBackend {
     func write(_ bytes: RawSpan, isScheduled: Bool) throws(Errno) -> Transfer {
         throw .badFileDescriptor
     }
+    func writeNow(_ bytes: RawSpan) throws(Errno) -> Transfer? { nil }
+    func hasRoomNow() -> Bool { false }
     func writeIfReady(_ bytes: RawSpan) throws(Errno) -> Transfer {
         isReadyOnLoop() ? try write(bytes, isScheduled: true) : Transfer(count: 0, room: .awaited)
     }

@@ -46,9 +46,13 @@ extension StreamEngine {
         var recipient: Recipient?
         var queue: StreamQueue?
         let action = state.withLock { state in
-            let action = state.machine.serve(
+            var action = state.machine.serve(
                 after: .last, isReady: isReady, since: since,
                 isInRunningMode: isInRunningMode)
+            if case .checkRoom(let since) = action, state.backend.hasRoomNow() {
+                state.machine.checked(.found, since: since)
+                action = state.machine.serve(after: .last, isReady: false, isInRunningMode: isInRunningMode)
+            }
             switch action {
             case .deliver: recipient = self.recipient(state)
             case .enqueue: queue = state.queue
@@ -110,7 +114,7 @@ extension StreamEngine {
         let action = state.withLock { state -> StreamMachine.Action? in
             guard !state.machine.hasMoreInBatch else { return nil }
             _ = state.machine.delivered(event, toDelegate: isDelivered, mayContinue: false)
-            return state.machine.next
+            return state.next
         }
         if let action {
             if action != .none { perform(action) }

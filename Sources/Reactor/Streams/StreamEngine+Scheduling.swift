@@ -115,7 +115,7 @@ extension StreamEngine {
 }
 
 extension StreamMachine {
-    fileprivate func source(on loop: LoopIdentity) -> LoopBound<StreamSource>? {
+    func source(on loop: LoopIdentity) -> LoopBound<StreamSource>? {
         isScheduled(on: loop) ? attachment!.scheduled?.source : nil
     }
 }

@@ -263,6 +263,26 @@ extension StreamEngine {
 
 // MARK: - Transfers
 
+extension StreamEngine.State {
+    /// What is left to do after a change. A signal for this thread's loop has been given already.
+    var next: StreamMachine.Action {
+        @inline(__always) mutating get {
+            let action = machine.next
+            guard action == .signal, let source = machine.source(on: .current) else { return action }
+            source.value.markReady()
+            return .none
+        }
+    }
+
+    /// A transfer of `size` bytes or fewer has begun and ended.
+    @inline(__always)
+    fileprivate mutating func noteTransfer(_ transfer: Transfer, of size: Int) -> StreamMachine.Action {
+        _ = machine.begin(count: size, after: .last)
+        machine.finishTransfer(transfer)
+        return next
+    }
+}
+
 extension StreamEngine {
     func read(into buffer: inout MutableRawSpan) -> Int {
         do throws(Errno) {
@@ -271,15 +291,13 @@ extension StreamEngine {
                 guard state.machine.isOpen, size > 0,
                     let transfer = try state.backend.readNow(into: &buffer)
                 else { return nil }
-                _ = state.machine.begin(count: size, after: .last)
-                state.machine.finishTransfer(transfer)
-                return (transfer.count, state.machine.next)
+                return (transfer.count, state.noteTransfer(transfer, of: size))
             }
             guard let (count, action) = result else { return readWaiting(into: &buffer) }
             if action != .none { perform(action) }
             return count
         } catch {
-            return failTransfer(error)
+            return failTransfer(backend.transferFailed(error))
         }
     }
 
@@ -291,6 +309,24 @@ extension StreamEngine {
     }
 
     func write(_ bytes: RawSpan) -> Int {
+        do throws(Errno) {
+            let size = bytes.byteCount
+            let result = try state.withLock { (state) throws(Errno) -> (Int, StreamMachine.Action)? in
+                guard state.machine.isOpen, size > 0, let transfer = try state.backend.writeNow(bytes) else {
+                    return nil
+                }
+                return (transfer.count, state.noteTransfer(transfer, of: size))
+            }
+            guard let (count, action) = result else { return writeWaiting(bytes) }
+            if action != .none { perform(action) }
+            return count
+        } catch {
+            return failTransfer(backend.transferFailed(error))
+        }
+    }
+
+    @inline(never)
+    private func writeWaiting(_ bytes: RawSpan) -> Int {
         RunLoop.noteWait("in OutputStream.write, waiting for the \(title)") {
             transfer(bytes.byteCount) { (backend, isScheduled) throws(Errno) in
                 try backend.write(bytes, isScheduled: isScheduled)
@@ -325,7 +361,7 @@ extension StreamEngine {
     private func finishTransfer(_ transfer: Transfer) -> Int {
         let action = state.withLock { state in
             state.machine.finishTransfer(transfer)
-            return state.machine.next
+            return state.next
         }
         if action != .none { perform(action) }
         return transfer.count

@@ -17,6 +17,9 @@ struct LazyReference<Object: AnyObject & Sendable>: ~Copyable, Sendable {
     }
 
     @inline(__always)
+    var isEmpty: Bool { storage.load(ordering: .acquiring) == 0 }
+
+    @inline(__always)
     func load() -> Object? {
         guard let address = unsafe UnsafeRawPointer(bitPattern: storage.load(ordering: .acquiring)) else {
             return nil
