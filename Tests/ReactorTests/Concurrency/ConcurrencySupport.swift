@@ -125,9 +125,7 @@ func unreadCount(of descriptor: FileDescriptor) -> Int {
 
 /// What `make` returns on another thread, which has ended when this returns.
 func madeElsewhere<Value: Sendable>(_ make: @escaping @Sendable () throws -> Value) throws -> Value {
-    let made = Shared<Value?>(nil)
-    try onAThread { made.value = try make() }
-    return made.value!
+    try onAThread(make)
 }
 
 /// Waits until the kernel, which has no event for it, makes `condition` true.

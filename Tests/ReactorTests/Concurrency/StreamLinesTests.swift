@@ -80,15 +80,6 @@ import Testing
         #expect(try await input.read(exactly: 4) == Array("four".utf8))
     }
 
-    @Test func `options cut as a framer does`() async throws {
-        let feed = try Feed("abcdef\0gh\0\0")
-        feed.end()
-        var lines: [String] = []
-        let sequence = feed.makeStream().lines(terminator: .bytes([0]), limit: 4, overflow: .truncate)
-        for try await line in sequence { lines.append(line) }
-        #expect(lines == ["abcd", "gh", ""])
-    }
-
     @Test func `lines that are split and left lose nothing`() async throws {
         let feed = try Feed("abcde")
         let input = Carrier(feed.makeStream())
@@ -103,15 +94,6 @@ import Testing
         var rest = try await first.value
         for try await chunk in input.value.chunks { rest += String(bytes: chunk) }
         #expect(rest == "abcdefghijklmnop\nqrs\n")
-    }
-
-    @Test(arguments: TaskPlace.allCases)
-    func `a file's lines that are left release the file`(place: TaskPlace) async throws {
-        let file = try TemporaryFile(Self.bytes)
-        try await place.run { _ in
-            for try await _ in InputStream(path: file.path).lines { break }
-            await yieldUntil { openDescriptors(of: file.path) == 0 }
-        }
     }
 
     @Test func `a task that is slower than the file lets its loop make passes`() async throws {

@@ -185,11 +185,7 @@ import Testing
             #expect(input.streamStatus == .closed)
             return report
         }
-        guard case .finished = report.ending else {
-            Issue.record("\(report.ending)")
-            return
-        }
-        #expect(report.output == bytes.count)
+        #expect(report.ending.name == "finished" && report.output == bytes.count)
     }
 
     @Test(arguments: [true, false], TaskPlace.allCases)
@@ -202,21 +198,8 @@ import Testing
         if isStarted { counter.started.wait() }
         task.cancel()
         let report = try await task.value
-        guard case .cancelled = report.ending else {
-            Issue.record("\(report.ending)")
-            return
-        }
-        #expect(report.output == (isStarted ? 3 : 0))
+        #expect(report.ending.name == "cancelled" && report.output == (isStarted ? 3 : 0))
         await yieldUntil { isBroken(feed.writeEnd) }
-    }
-
-    @Test func `a stream that fails is in the report`() async throws {
-        let report = try await InputStream(path: "/nonexistent").handOff(to: Counter(), on: .global())
-        guard case .failed(let error) = report.ending else {
-            Issue.record("\(report.ending)")
-            return
-        }
-        #expect(error.errno == .noSuchFileOrDirectory)
     }
 
     // MARK: Misuse

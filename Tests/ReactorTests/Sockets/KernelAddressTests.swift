@@ -54,22 +54,6 @@ import Testing
         }
     }
 
-    @Test(arguments: AddressKind.allCases)
-    func `a socket has its own address and its peer's`(kind: AddressKind) throws {
-        let wanted = kind.freshAddress()
-        let family = CInt(wanted.family.rawValue)
-        let (server, client) = (
-            try SocketPeer(family: family, SOCK_DGRAM), try SocketPeer(family: family, SOCK_DGRAM)
-        )
-        try server.bind(to: wanted)
-        defer { if let path = wanted.unixPath { unlink(path.string) } }
-        let address = try server.localAddress
-        #expect(wanted.family == .unix ? address == wanted : address.isLoopback && address.port != 0)
-        #expect(throws: Errno.socketNotConnected) { try SocketAddress.peer(of: client.descriptor) }
-        try client.connect(to: address)
-        #expect(try SocketAddress.peer(of: client.descriptor) == address)
-    }
-
     @Test func `a Unix-domain socket may have no name, one of the kernel's, or the longest path`() throws {
         let folder = TemporaryFolder()
         let start = folder.path.string + "/"
@@ -81,12 +65,6 @@ import Testing
         #expect(try sockets[0].localAddress.unixAbstractName?.isEmpty == false)
         try sockets[1].bind(to: longest)
         #expect(try sockets[1].localAddress == longest)
-    }
-
-    @Test func `an address of another family keeps its family, and has no port`() throws {
-        let address = try SocketPeer(family: AF_NETLINK, SOCK_DGRAM).localAddress
-        #expect(address.family.rawValue == UInt16(AF_NETLINK) && address.port == nil)
-        #expect(address.description.contains("16"))
     }
 
     @Test func `a descriptor that is not a socket has no address`() throws {

@@ -8,7 +8,7 @@ import Testing
 @testable import Reactor
 #endif
 
-/// Running out of descriptors, and very many clients.
+/// Running out of descriptors.
 @Suite(.runLoop) struct ListenerFaultTests {
     @Test func `without descriptors a listener backs off and loses no client`() async throws {
         let lines = try await probeMainLoop("out of descriptors for connections")
@@ -30,27 +30,6 @@ import Testing
 
     @Test func `a socket that was shut down is a fault, and the loop does not spin`() async throws {
         #expect(try await probeMainLoop("a listener that is shut down") == ["true", "calm true"])
-    }
-
-    @Test func `a thousand connections are open at once`() async throws {
-        let count = 1000
-        let (port, isOver) = (Shared<UInt16?>(nil), Countdown(1))
-        let server = try RunLoopThread(name: "server")
-        try server.runLoop.performAndWait {
-            var connections: [Listener.Connection] = []
-            let listener = try addListener(.ipv4Loopback(port: 0)) { listener, connection in
-                connections.append(connection)
-                guard connections.count == count else { return }
-                connections = []
-                listener.close()
-                isOver.count()
-            }
-            port.value = listener.localAddress.port
-        }
-        let lines = try await probeMainLoop("many clients", ["\(try #require(port.value))", "\(count)"])
-        #expect(lines == ["\(count)"])
-        isOver.wait()
-        server.stop()
     }
 
     #if DEBUG

@@ -83,22 +83,6 @@ import Testing
         }
     }
 
-    @Test func `an address has the parts of its family`() throws {
-        let ipv6 = SocketAddress.ipv6(7, port: 1, scope: 2, flowInformation: 3)
-        #expect((ipv6.ipv6, ipv6.port, ipv6.scope, ipv6.flowInformation) == (7, 1, 2, 3))
-        #expect(ipv6.family == .ipv6 && ipv6.ipv4 == nil)
-        let ipv4 = SocketAddress.ipv4(7, port: 1)
-        #expect((ipv4.ipv4, ipv4.port, ipv4.scope, ipv4.flowInformation) == (7, 1, nil, nil))
-        #expect(ipv4.family == .ipv4 && ipv4.ipv6 == nil)
-        let path = try SocketAddress(unixPath: FilePath("/run/a"))
-        #expect(path.unixPath == "/run/a" && path.unixAbstractName == nil)
-        let name = try SocketAddress(unixAbstractName: [0, 1])
-        #expect(name.unixPath == nil && name.unixAbstractName == [0, 1])
-        let unnamed = SocketAddress.unixUnnamed
-        #expect(unnamed.unixPath == nil && unnamed.unixAbstractName == nil)
-        #expect(unnamed.port == nil && unnamed.family == .unix && !unnamed.isLoopback)
-    }
-
     @Test func `a Unix-domain name has 1 to 107 bytes, and a path no zero byte`() throws {
         let longest = String(repeating: "x", count: 107)
         #expect(try SocketAddress(unixPath: longest).unixPath == FilePath(longest))

@@ -26,6 +26,12 @@ enum EndsKind: CaseIterable {
         }
     }
 
+    /// A stream that owns `descriptor`.
+    func makeInput(_ descriptor: FileDescriptor) -> InputStream {
+        if self != .socket { return InputStream(descriptor: descriptor, closeWhenDone: true) }
+        return Stream.connection(descriptor: descriptor, closeWhenDone: true).input
+    }
+
     /// Does to an open stream's descriptor what another process that shares the open file may do.
     func share(_ descriptor: FileDescriptor) {
         if self == .pipeMadeBlocking || self == .terminalMadeBlocking { descriptor.setNonBlocking(false) }
@@ -116,23 +122,6 @@ enum EndsKind: CaseIterable {
         #expect(try buffer.withUnsafeMutableBytes { try pipe.readEnd.read(into: $0) } > 4096)
         loop.serve { recorder.events.count > before }
         try pipe.readEnd.close()
-    }
-
-    @Test func `without a loop, a write to a pipe accepts what fits, and then waits for room`() throws {
-        let pipe = try FileDescriptor.pipe()
-        let capacity = Int(fcntl(pipe.writeEnd.rawValue, 1032))  // F_GETPIPE_SZ, which Glibc lacks
-        let output = OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true)
-        output.open()
-        #expect(output.writeOnce(pattern(capacity)) == capacity)
-        let read = Shared<[UInt8]>([])
-        let reader = try JoinableThread(name: "reader") {
-            let input = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
-            read.value = input.readAllBytes()
-        }
-        #expect(output.write(pattern(capacity + 300_000)[capacity...]) == 300_000)
-        output.close()
-        reader.join()
-        #expect(read.value == pattern(capacity + 300_000))
     }
 
     @Test(arguments: [true, false])
