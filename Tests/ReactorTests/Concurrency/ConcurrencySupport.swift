@@ -103,14 +103,6 @@ struct Feed: Sendable {
 
     func end() { try? writeEnd.close() }
 
-    /// Writes `bytes` on a thread of its own, and ends.
-    func send(_ bytes: [UInt8]) throws {
-        _ = try JoinableThread {
-            put(bytes)
-            end()
-        }
-    }
-
     func makeStream() -> InputStream { InputStream(descriptor: readEnd, closeWhenDone: true) }
 
     /// Whether the reader has taken everything.

@@ -131,9 +131,7 @@ private let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300)
     func `a hand-off that its processor suspends stops after the chunk and loses nothing`(
         isFile: Bool
     ) throws {
-        let (file, pipe) = (try TemporaryFile(sample(5000)), try FileDescriptor.pipe())
-        try pipe.writeEnd.closeAfter { _ = try pipe.writeEnd.writeAll(sample(5000)) }
-        let piped = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+        let fixture = try Fixture(isFile ? .file : .pipe, sample(5000))
         let handle = Shared<ChunkHandoff<Collector>?>(nil)
         let collector = Collector(before: { [loop] taken in
             guard taken % 1000 == 0, let handoff = handle.value else { return }
@@ -142,8 +140,7 @@ private let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300)
         })
         var report: CollectorReport?
         let handoff = ChunkHandoff(
-            isFile ? InputStream(path: file.path) : piped, to: collector, on: DispatchQueue(label: "stops"),
-            limits: limits)
+            fixture.input, to: collector, on: DispatchQueue(label: "stops"), limits: limits)
         handle.value = handoff
         handoff.start { report = $0 }
         var counts: [Int] = []
@@ -159,14 +156,9 @@ private let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300)
 
     @Test(arguments: [nil, ByteBudget(limit: 250)])
     func `a hand-off suspended and resumed at any time loses nothing`(budget: ByteBudget?) throws {
-        let (file, pipe) = (try TemporaryFile(sample(100_000)), try FileDescriptor.pipe())
-        let writer = try JoinableThread(name: "writer") {
-            _ = try? pipe.writeEnd.closeAfter { try pipe.writeEnd.writeAll(sample(100_000)) }
-        }
+        let fixtures = try [StreamKind.file, .pipe].map { try Fixture($0, sample(100_000)) }
         let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300, budget: budget)
-        let handoffs = [
-            InputStream(path: file.path), InputStream(descriptor: pipe.readEnd, closeWhenDone: true),
-        ].map { ChunkHandoff($0, to: Collector(), on: .global(), limits: limits) }
+        let handoffs = fixtures.map { ChunkHandoff($0.input, to: Collector(), on: .global(), limits: limits) }
         var whole = 0
         for handoff in handoffs { handoff.start { whole += $0.output == sample(100_000) ? 1 : 0 } }
         let switching = try JoinableThread(name: "switching") {
@@ -177,7 +169,6 @@ private let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300)
         }
         #expect(runToTheEnd() && whole == 2)
         switching.join()
-        writer.join()
         #expect(budget?.inUse ?? 0 == 0)
     }
 }

@@ -112,19 +112,14 @@ import Testing
 
     @Test(arguments: [(true, 1), (false, 3)])
     func `the memory of chunks is reused`(isFile: Bool, chunks: Int) throws {
-        let (file, pipe) = (try TemporaryFile(sample(300_000)), try FileDescriptor.pipe())
-        let writer = try JoinableThread {
-            _ = try? pipe.writeEnd.closeAfter { if !isFile { try pipe.writeEnd.writeAll(sample(300_000)) } }
-        }
-        let piped = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+        let fixture = try Fixture(isFile ? .file : .pipe, sample(300_000))
         let addresses = Shared(Set<UInt>())
         var byteCount = 0
         ChunkHandoff(
-            isFile ? InputStream(path: file.path) : piped, to: AddressCollector(addresses: addresses),
+            fixture.input, to: AddressCollector(addresses: addresses),
             on: DispatchQueue(label: "addresses"), limits: HandoffLimits(chunkSize: 1000, bytesInFlight: 3000)
         ).start { byteCount = $0.output }
         #expect(runToTheEnd() && byteCount == 300_000)
-        writer.join()
         #expect(addresses.value.count <= chunks)
     }
 
