@@ -74,7 +74,8 @@ import Testing
     enum Wait: CaseIterable, Sendable { case bytes, room, deadline }
 
     @Test(arguments: Change.allCases, Wait.allCases)
-    func `a task goes on when its stream loses its loop or its queue`(change: Change, wait: Wait) async throws
+    func `a task continues when its stream loses its loop or its queue`(change: Change, wait: Wait)
+        async throws
     {
         let (first, second) = (try RunLoopThread(name: "first"), LoopThread())
         let (peer, other) = try SocketPeer.pair()

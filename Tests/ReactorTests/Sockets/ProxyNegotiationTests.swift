@@ -148,7 +148,7 @@ import Testing
 
     /// A fuzzer in miniature: whatever a proxy sends, in whatever pieces, the negotiation ends or asks for
     /// more.
-    @Test func `no reply makes the negotiation ask for nothing or go on forever`() {
+    @Test func `whatever the replies, the negotiation asks for more or ends`() {
         var generator = SeededGenerator(seed: 14)
         let starts: [[UInt8]] = [
             [5, 0, 5, 0, 0], [5, 2, 1, 0, 5, 0, 0, 3], [0, 90], Array("HTTP/1.1 200 ".utf8),

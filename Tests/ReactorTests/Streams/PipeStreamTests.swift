@@ -26,12 +26,6 @@ enum EndsKind: CaseIterable {
         }
     }
 
-    /// A stream that owns `descriptor`.
-    func makeInput(_ descriptor: FileDescriptor) -> InputStream {
-        if self != .socket { return InputStream(descriptor: descriptor, closeWhenDone: true) }
-        return Stream.connection(descriptor: descriptor, closeWhenDone: true).input
-    }
-
     /// Does to an open stream's descriptor what another process that shares the open file may do.
     func share(_ descriptor: FileDescriptor) {
         if self == .pipeMadeBlocking || self == .terminalMadeBlocking { descriptor.setNonBlocking(false) }

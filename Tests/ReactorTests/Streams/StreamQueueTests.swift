@@ -120,30 +120,6 @@ import Testing
         }
     }
 
-    @Test(arguments: [EndsKind.socket, .pipe])
-    func `a concurrent queue calls the delegate once at a time and in order`(kind: EndsKind) throws {
-        let (ends, read) = (try kind.makeEnds(), Shared<[UInt8]>([]))
-        let input = kind.makeInput(ends.read)
-        let counter = Counter { stream, event in
-            guard event == .hasBytesAvailable, let input = stream as? InputStream else { return }
-            // Several at a time: the last read may find nothing, and wait for the writer.
-            for _ in 0..<2 where input.hasBytesAvailable {
-                let bytes = input.read(upTo: 11)
-                read.update { $0 += bytes }
-            }
-        }
-        input.start(counter, on: .global())
-        try ends.write.closeAfter {
-            for piece in stride(from: 0, to: 30_000, by: 30) {
-                _ = try ends.write.writeAll(pattern(30_000)[piece..<piece + 30])
-                if piece % 7 == 0 { sched_yield() }
-            }
-        }
-        counter.waitForEnd()
-        #expect(read.value == pattern(30_000) && !counter.hasOverlapped)
-        input.close()
-    }
-
     @Test func `an event without a read or write keeps no thread busy`() async {
         // In a process of its own, where no other stream is on a queue.
         await #expect(processExitsWith: .success) {
