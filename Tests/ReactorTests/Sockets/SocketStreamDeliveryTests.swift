@@ -37,6 +37,19 @@ import Testing
         #expect(isReset ? fixture.output.streamError != nil : fixture.output.streamErrno == .timedOut)
     }
 
+    @Test func `closing with unread input discards no byte that was written`() throws {
+        let fixture = try SocketFixture()
+        try fixture.openBoth()
+        let peer = try fixture.peer
+        peer.send([1])
+        waitUntil { fixture.input.hasBytesAvailable }
+        #expect(fixture.output.write(pattern(10)) == 10)
+        // The peer's kernel has acknowledged them.
+        waitUntil { unreadCount(of: peer.descriptor) == 10 }
+        fixture.closeBoth()
+        #expect(peer.receiveToEnd() == pattern(10))
+    }
+
     @Test(arguments: [true, false])
     func `buffered bytes arrive although a borrowed number is reused`(isPair: Bool) throws {
         let ((peer, other), (stranger, fresh)) = (try SocketPeer.pair(), try SocketPeer.pair())
