@@ -61,6 +61,17 @@ import Testing
         withExtendedLifetime(client) {}
     }
 
+    @Test(arguments: [true, false])
+    func `closing accepts nothing more, although the loop has not closed the socket`(isDrained: Bool) throws {
+        let fixture = try EventFixture(.connections, on: .current)
+        try fixture.cause()
+        try onAThread {
+            fixture.close()
+            if isDrained { fixture.connections?.drain() }
+            #expect(!fixture.takesNow())
+        }
+    }
+
     @Test func `draining accepts the backlog, then ends the iteration and closes the socket`() async throws {
         let connections = try connections()
         let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: connections.localAddress) }
