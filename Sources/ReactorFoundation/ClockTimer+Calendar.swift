@@ -64,7 +64,9 @@ extension ClockTimer {
     /// The next date, since 1970.
     private static func date(matching components: DateComponents, in calendar: Calendar) -> Duration? {
         let now = Date(timeIntervalSince1970: Clock.wallClock.now / .seconds(1))
-        return nextDate(matching: components, after: now, in: calendar).map { .seconds($0.timeIntervalSince1970) }
+        return nextDate(matching: components, after: now, in: calendar).map {
+            .seconds($0.timeIntervalSince1970)
+        }
     }
 }
 

@@ -109,17 +109,6 @@ import SystemPackage
     listener.close()
 }
 
-/// Opens as many connections as the second argument to the port in the first one. Waits until the server has closed
-/// them, and prints how many it closed.
-@MainActor func manyClients() throws {
-    let words = CommandLine.arguments
-    guard words.count == 4, let port = UInt16(words[1]), let count = Int(words[2]) else { exit(2) }
-    descriptorLimit = .max
-    let clients = try (0..<count).map { _ in try connected(to: .ipv4Loopback(port: port)) }
-    var byte: UInt8 = 0
-    print(clients.count { read($0.rawValue, &byte, 1) == 0 })
-}
-
 private func connected(to address: SocketAddress) throws -> FileDescriptor {
     let number = socket(CInt(address.family.rawValue), CInt(SOCK_STREAM.rawValue), 0)
     guard number >= 0, address.withSockAddr({ connect(number, $0, $1) }) == 0 else {

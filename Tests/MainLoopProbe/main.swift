@@ -23,7 +23,6 @@ let scenarios: [String: () throws -> Void] = [
     "a listener that is shut down": shutDownListener,
     "descriptors beside connections": descriptorsBesideConnections,
     "security without TLS": securityWithoutTLS,
-    "many clients": manyClients,
     "loops in a child": loopsInChild,
     "fork in a handler": forkInHandler,
     "a parent's file in a child": inheritedFileInChild,

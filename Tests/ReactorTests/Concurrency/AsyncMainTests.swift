@@ -13,15 +13,6 @@ import Testing
         #expect(try await probeMainLoop("leaves", of: "async-main-probe") == ["true", "over"])
     }
 
-    @Test @MainActor func `a main-actor test runs on the main loop, which is served`() async {
-        #expect(RunLoop.main.isCurrent)
-        #expect(RunLoop.main.currentMode == .default)
-        await withCheckedContinuation { continuation in
-            RunLoop.main.perform { continuation.resume() }
-        }
-        #expect(RunLoop.main.isCurrent)
-    }
-
     @Test func `the main actor is isolated in every callback of the main loop`() async throws {
         let lines = try await probeMainLoop("main actor in callbacks")
         let callbacks = ["block", "descriptor", "job", "observer", "observer", "source", "stream", "timer"]

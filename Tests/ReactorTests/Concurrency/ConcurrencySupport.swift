@@ -103,14 +103,6 @@ struct Feed: Sendable {
 
     func end() { try? writeEnd.close() }
 
-    /// Writes `bytes` on a thread of its own, and ends.
-    func send(_ bytes: [UInt8]) throws {
-        _ = try JoinableThread {
-            put(bytes)
-            end()
-        }
-    }
-
     func makeStream() -> InputStream { InputStream(descriptor: readEnd, closeWhenDone: true) }
 
     /// Whether the reader has taken everything.
@@ -125,9 +117,7 @@ func unreadCount(of descriptor: FileDescriptor) -> Int {
 
 /// What `make` returns on another thread, which has ended when this returns.
 func madeElsewhere<Value: Sendable>(_ make: @escaping @Sendable () throws -> Value) throws -> Value {
-    let made = Shared<Value?>(nil)
-    try onAThread { made.value = try make() }
-    return made.value!
+    try onAThread(make)
 }
 
 /// Waits until the kernel, which has no event for it, makes `condition` true.

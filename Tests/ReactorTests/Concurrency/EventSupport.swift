@@ -8,7 +8,7 @@ enum EventKind: String, CaseIterable, Codable, Sendable {
 
     /// Those that end when the task that iterates over them is cancelled.
     static let ofSources = [EventKind.ticks, .signals, .readiness, .files, .clock]
-    /// Those whose socket goes on when such a task is cancelled.
+    /// Those whose socket stays open when such a task is cancelled.
     static let ofSockets = [EventKind.connections, .datagrams]
     /// Those whose events a test can make.
     static let withEvents = allCases.filter { $0 != .signals }

@@ -118,21 +118,6 @@ import Testing
 
     // MARK: Ticks
 
-    @Test func `ticks keep their phase`() async throws {
-        let loop = home.loop
-        try await loop.onActor {
-            var dates: [Deadline] = []
-            for await date in loop.ticks(every: .milliseconds(1)) {
-                #expect(date <= .now)
-                dates.append(date)
-                if dates.count == 5 { break }
-            }
-            for (earlier, later) in zip(dates, dates.dropFirst()) {
-                #expect(later > earlier && (later - earlier).isMultiple(of: .milliseconds(1)))
-            }
-        }
-    }
-
     @Test func `ticks that are not awaited are one, the latest`() async throws {
         let loop = home.loop
         try await loop.onActor {

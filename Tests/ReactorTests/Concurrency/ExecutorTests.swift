@@ -5,12 +5,6 @@ import Testing
 @Suite(.runLoop) struct ExecutorTests {
     private let home = LoopThread()
 
-    @Test func `an actor lives on a loop`() async {
-        let noter = Noter(home.executor)
-        #expect(await noter.isOnLoop)
-        #expect(home.executor.isIsolatingCurrentContext() == false)
-    }
-
     @Test func `a task that prefers a loop stays on its thread after every suspension`() async {
         let loop = home.loop
         let places = await Task(executorPreference: home.executor) {
@@ -110,8 +104,6 @@ private actor Noter {
     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
 
     init(_ executor: RunLoop.Executor) { self.executor = executor }
-
-    var isOnLoop: Bool { executor.isIsolatingCurrentContext() == true }
 
     func note(_ number: Int) { notes.append(number) }
 

@@ -112,7 +112,7 @@ import Testing
     // MARK: Suspensions
 
     @Test(arguments: TaskModeCase.all)
-    func `a task goes on in the modes of its executor, and waits in others`(_ test: TaskModeCase) {
+    func `a task continues in the modes of its executor, and waits in others`(_ test: TaskModeCase) {
         for mode in [RunLoop.Mode.default, .tracking, .custom, .outer] { loop.hold(mode) }
         let isDone = Shared(false)
         let clock = loop.clock(inModes: test.executorModes)

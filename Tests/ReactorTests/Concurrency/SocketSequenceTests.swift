@@ -67,18 +67,6 @@ import Testing
         #expect(error.value == .badFileDescriptor)
     }
 
-    @Test(arguments: EventKind.ofSockets)
-    func `a socket that is closed before the loop has started to watch it is released`(kind: EventKind)
-        async throws
-    {
-        let loop = home.loop
-        try await loop.onActor {
-            let fixture = try madeElsewhere { try EventFixture(kind, on: loop) }
-            fixture.close()
-            await yieldUntil { (try? fixture.bindAgain(on: loop)) != nil }
-        }
-    }
-
     /// The loop that the socket belongs to does not run meanwhile: it would close it.
     @Test(arguments: EventKind.ofSockets)
     func `no task takes an event once closing has returned on another thread`(kind: EventKind) throws {

@@ -9,22 +9,15 @@ import Testing
     private static let bytes = Array(text.joined(separator: "\n").utf8)
 
     /// What the lines are read from.
-    enum Source: CaseIterable, Sendable {
-        case pipe, file
+    private static let sources: [StreamKind] = [.pipe, .file]
 
-        func makeInput(_ bytes: [UInt8], _ file: TemporaryFile) throws -> InputStream {
-            if self == .file { return InputStream(path: file.path) }
-            let feed = try Feed()
-            try feed.send(bytes)
-            return feed.makeStream()
-        }
-    }
-
-    @Test(arguments: Source.allCases, TaskPlace.allCases)
-    func `lines come in order, those of a file with progress`(source: Source, place: TaskPlace) async throws {
-        let file = try TemporaryFile(Self.bytes)
+    @Test(arguments: sources, TaskPlace.allCases)
+    func `lines come in order, those of a file with progress`(source: StreamKind, place: TaskPlace)
+        async throws
+    {
         let (lines, counts) = try await place.run { _ in
-            let sequence = try source.makeInput(Self.bytes, file).lines
+            let fixture = try Fixture(source, Self.bytes)
+            let sequence = fixture.input.lines
             var (lines, counts): ([String], [Int]) = ([], [])
             for try await line in sequence {
                 lines.append(line)
@@ -37,11 +30,12 @@ import Testing
         #expect(counts == counts.sorted() && counts.last == Self.bytes.count)
     }
 
-    @Test(arguments: Source.allCases, TaskPlace.allCases)
-    func `lines that are not returned stay with the stream`(source: Source, place: TaskPlace) async throws {
-        let file = try TemporaryFile(Self.bytes)
+    @Test(arguments: sources, TaskPlace.allCases)
+    func `lines that are not returned stay with the stream`(source: StreamKind, place: TaskPlace) async throws
+    {
         try await place.run { _ in
-            let input = try source.makeInput(Self.bytes, file)
+            let fixture = try Fixture(source, Self.bytes)
+            let input = fixture.input
             var lines: [String] = []
             // Leaves after ever more lines, at the ends of chunks too.
             var count = 1
@@ -58,12 +52,13 @@ import Testing
         }
     }
 
-    @Test(arguments: Source.allCases)
-    func `a line that is not UTF-8, too long or not ended stays with the stream`(source: Source) async throws
+    @Test(arguments: sources)
+    func `a line that is not UTF-8, too long or not ended stays with the stream`(source: StreamKind)
+        async throws
     {
         let bytes = Array("one\ntwo\n\u{1}three\nfour".utf8).map { $0 == 1 ? 0xFF : $0 }
-        let file = try TemporaryFile(bytes)
-        let input = try source.makeInput(bytes, file)
+        let fixture = try Fixture(source, bytes)
+        let input = fixture.input
         var lines: [String] = []
         let error = await thrownError {
             for try await line in input.lines(text: .report) { lines.append(line) }
@@ -80,15 +75,6 @@ import Testing
         #expect(try await input.read(exactly: 4) == Array("four".utf8))
     }
 
-    @Test func `options cut as a framer does`() async throws {
-        let feed = try Feed("abcdef\0gh\0\0")
-        feed.end()
-        var lines: [String] = []
-        let sequence = feed.makeStream().lines(terminator: .bytes([0]), limit: 4, overflow: .truncate)
-        for try await line in sequence { lines.append(line) }
-        #expect(lines == ["abcd", "gh", ""])
-    }
-
     @Test func `lines that are split and left lose nothing`() async throws {
         let feed = try Feed("abcde")
         let input = Carrier(feed.makeStream())
@@ -103,15 +89,6 @@ import Testing
         var rest = try await first.value
         for try await chunk in input.value.chunks { rest += String(bytes: chunk) }
         #expect(rest == "abcdefghijklmnop\nqrs\n")
-    }
-
-    @Test(arguments: TaskPlace.allCases)
-    func `a file's lines that are left release the file`(place: TaskPlace) async throws {
-        let file = try TemporaryFile(Self.bytes)
-        try await place.run { _ in
-            for try await _ in InputStream(path: file.path).lines { break }
-            await yieldUntil { openDescriptors(of: file.path) == 0 }
-        }
     }
 
     @Test func `a task that is slower than the file lets its loop make passes`() async throws {
@@ -136,12 +113,10 @@ import Testing
         #expect(error?.errno == errno)
     }
 
-    @Test(arguments: Source.allCases)
-    func `closing the stream ends its lines`(source: Source) async throws {
-        let bytes = source == .file ? Self.bytes : Array("one\n".utf8)
-        let file = try TemporaryFile(bytes)
-        let input = try source.makeInput(bytes, file)
-        let error = await thrownError { for try await _ in input.lines { input.close() } }
+    @Test(arguments: sources)
+    func `closing the stream ends its lines`(source: StreamKind) async throws {
+        let fixture = try Fixture(source, source == .file ? Self.bytes : Array("one\n".utf8))
+        let error = await thrownError { for try await _ in fixture.input.lines { fixture.input.close() } }
         #expect(error?.errno == .badFileDescriptor)
     }
 }

@@ -10,31 +10,16 @@ import Testing
     // MARK: Everything arrives
 
     @Test(arguments: TaskPlace.allCases, StreamKind.finite.filter(\.isInput))
-    func `chunks have all bytes in order, and then they end`(place: TaskPlace, kind: StreamKind) async throws
-    {
-        let bytes = try await place.run { _ in
-            let fixture = try Fixture(kind)
-            var bytes: [UInt8] = []
-            for try await chunk in (fixture.stream as! InputStream).chunks(upTo: 4) {
-                #expect((1...4).contains(chunk.count))
-                bytes += chunk
+    func `all bytes of an input come in order, however they are read, and then it ends`(
+        place: TaskPlace, kind: StreamKind
+    ) async throws {
+        for reading in Reading.allCases {
+            let expected = pattern(reading == .bytes ? 20_000 : 200_000)
+            let bytes = try await place.run { _ in
+                try await reading.allBytes(of: try Fixture(kind, expected))
             }
-            return bytes
+            #expect(bytes == expected)
         }
-        #expect(bytes == Fixture.content)
-    }
-
-    @Test(arguments: TaskPlace.allCases, Reading.allCases)
-    func `no byte of a long input is lost`(place: TaskPlace, reading: Reading) async throws {
-        let expected = pattern(reading == .bytes ? 100_000 : 1_000_000)
-        let file = try TemporaryFile(expected)
-        let bytes = try await place.run { _ in
-            let feed = try Feed()
-            if reading != .file { try feed.send(expected) }
-            let input = reading == .file ? InputStream(path: file.path) : feed.makeStream()
-            return try await reading.allBytes(of: input)
-        }
-        #expect(bytes == expected)
     }
 
     @Test(arguments: TaskPlace.allCases)
@@ -129,8 +114,8 @@ import Testing
     func `each reader gets what the one before has left`(kind: StreamKind, seed: UInt64) async throws {
         var generator = SeededGenerator(seed: seed)
         let expected = (0..<3_000).map { _ in UInt8.random(in: 0..<40, using: &generator) }
-        let file = try TemporaryFile(expected)
-        let input = try makeInput(kind, expected, file)
+        let fixture = try Fixture(kind, expected)
+        let input = fixture.input
         input.open()
         var (offset, rest) = (0, expected[...])
         while !rest.isEmpty {
@@ -160,7 +145,7 @@ import Testing
             (offset, rest) = (offset + bytes.count, rest.dropFirst(bytes.count))
             if kind == .file { #expect(input.property(forKey: .fileCurrentOffsetKey) as? Int == offset) }
         }
-        #expect(try await input.readChunk() == nil)
+        #expect(try await fixture.input.readChunk() == nil)
     }
 
     @Test func `closing a stream leaves the offset of its file before bytes that were put back`() async throws
@@ -177,7 +162,7 @@ import Testing
     @Test(arguments: [StreamKind.bytes, .file, .boundInput])
     func `bytes that are put back precede the end`(kind: StreamKind) async throws {
         let fixture = try Fixture(kind)
-        let input = fixture.stream as! InputStream
+        let input = fixture.input
         for try await byte in input.bytes where byte == UInt8(ascii: "e") { break }
         #expect(input.streamStatus == .open && input.hasBytesAvailable)
         #expect(input.read(upTo: 10) == [UInt8(ascii: "f")])
@@ -223,47 +208,32 @@ import Testing
 
     // MARK: What a task leaves to a delegate
 
-    @Test func `a delegate that is set after an iteration gets the rest`() async throws {
-        try await home.loop.onActor {
-            let feed = try Feed("abcdef")
-            let input = feed.makeStream()
-            for try await byte in input.bytes where byte == UInt8(ascii: "c") { break }
-            #expect(input.delegate == nil)
-            feed.put("ghi")
-            feed.end()
-            let recorder = Recorder()
-            recorder.readsEverything(by: 2)
-            serve(input, recorder, until: .endEncountered)
-            #expect(String(bytes: recorder.bytes) == "defghi")
-        }
-    }
-
     @Test(arguments: StreamKind.finite.filter(\.isInput), [false, true])
-    func `a delegate that is set after an iteration gets the end that the iteration has reached`(
+    func `a delegate that is set after an iteration gets the rest and the end`(
         kind: StreamKind, isScheduled: Bool
     ) async throws {
         let loop = home.loop
         try await loop.onActor {
-            let fixture = try Fixture(kind)
-            let input = fixture.stream as! InputStream
-            if isScheduled { input.schedule(in: loop, forMode: .default) }
-            // The line ends with the stream: only the end shows that it is whole.
-            for try await _ in input.lines { break }
-            for _ in 0..<3 { await Task.yield() }
-            let recorder = Recorder()
-            serve(input, recorder, until: .endEncountered)
-            #expect(recorder.count(.endEncountered) == 1)
-            #expect(recorder.count(.hasBytesAvailable) == 0)
-        }
-    }
-
-    @Test func `a delegate that is set after an error gets the error`() async throws {
-        let loop = home.loop
-        try await loop.onActor {
-            let input = InputStream(path: "/nonexistent/file")
-            input.schedule(in: loop, forMode: .default)
-            await #expect(throws: IOError.self) { for try await _ in input.lines {} }
-            serve(input, Recorder(), until: .errorOccurred)
+            for leavesRest in [false, true] {
+                let (fixture, recorder) = (try Fixture(kind), Recorder())
+                let input = fixture.input
+                if isScheduled { input.schedule(in: loop, forMode: .default) }
+                if leavesRest {
+                    for try await byte in input.bytes where byte == UInt8(ascii: "c") { break }
+                } else {
+                    // The line ends with the stream: only the end shows that it is whole.
+                    for try await _ in input.lines { break }
+                }
+                for _ in 0..<3 { await Task.yield() }
+                recorder.readsEverything(by: 2)
+                serve(input, recorder, until: .endEncountered)
+                #expect(String(bytes: recorder.bytes) == (leavesRest ? "def" : ""))
+                #expect(recorder.count(.endEncountered) == 1)
+            }
+            let (failing, recorder) = (InputStream(path: "/nonexistent/file"), Recorder())
+            if isScheduled { failing.schedule(in: loop, forMode: .default) }
+            await #expect(throws: IOError.self) { for try await _ in failing.lines {} }
+            serve(failing, recorder, until: .errorOccurred)
         }
     }
 
@@ -293,10 +263,11 @@ import Testing
 
     @Test(arguments: TaskPlace.allCases)
     func `a sequence that is left releases its stream and the descriptor`(place: TaskPlace) async throws {
-        let feed = try Feed("abcdef")
+        let (feed, file) = (try Feed("abcdef"), try TemporaryFile(pattern(1_000_000)))
         try await place.run { _ in
             for try await _ in feed.makeStream().bytes { break }
-            await yieldUntil { isBroken(feed.writeEnd) }
+            for try await _ in InputStream(path: file.path).lines(limit: 2_000_000) { break }
+            await yieldUntil { isBroken(feed.writeEnd) && openDescriptors(of: file.path) == 0 }
             let fate = try await fateOfReader()
             await yieldUntil { fate() }
         }
@@ -305,13 +276,18 @@ import Testing
 
 /// A way to read a long input.
 enum Reading: CaseIterable, Sendable {
-    case smallChunks, chunks, bytes, file
+    case smallChunks, chunks, bytes
 
-    nonisolated(nonsending) func allBytes(of input: InputStream) async throws -> [UInt8] {
+    nonisolated(nonsending) func allBytes(of fixture: Fixture) async throws -> [UInt8] {
+        let input = fixture.input
         var bytes: [UInt8] = []
         switch self {
-        case .smallChunks: for try await chunk in input.chunks(upTo: 4096) { bytes += chunk }
-        case .chunks, .file: for try await chunk in input.chunks { bytes += chunk }
+        case .smallChunks:
+            for try await chunk in input.chunks(upTo: 400) {
+                #expect((1...400).contains(chunk.count))
+                bytes += chunk
+            }
+        case .chunks: for try await chunk in input.chunks { bytes += chunk }
         case .bytes: for try await byte in input.bytes { bytes.append(byte) }
         }
         return bytes
@@ -332,24 +308,6 @@ enum Message: CaseIterable, Sendable {
         case .upToDelimiter:
             try await input.read(until: [10], limit: Self.length, timeout: timeout)?.count ?? 0
         }
-    }
-}
-
-/// A stream that has `bytes`.
-private func makeInput(_ kind: StreamKind, _ bytes: [UInt8], _ file: TemporaryFile) throws -> InputStream {
-    switch kind {
-    case .file: return InputStream(path: file.path)
-    case .bytes: return InputStream(data: bytes)
-    case .boundInput:
-        let (input, output) = Stream.boundPair(bufferSize: bytes.count)
-        output.open()
-        output.write(bytes)
-        output.close()
-        return input
-    default:
-        let feed = try Feed()
-        try feed.send(bytes)
-        return feed.makeStream()
     }
 }
 

@@ -20,7 +20,7 @@ import Testing
         #expect(answer.wait() == expected)
     }
 
-    @Test func `a second task that writes gets an error, and the first one goes on`() async throws {
+    @Test func `a second task that writes gets an error, and the first one continues`() async throws {
         let pipe = try FileDescriptor.pipe()
         let output = Carrier(OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true))
         let expected = pattern(200_000)

@@ -122,9 +122,7 @@ private let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300)
         handoff.suspend()
         handoff.start { report = $0 }
         loop.settle()
-        var waiting: CInt = 0
-        _ = ioctl(pipe.readEnd.rawValue, UInt(FIONREAD), &waiting)
-        #expect(waiting == 1000)
+        #expect(unreadCount(of: pipe.readEnd) == 1000)
         handoff.resume()  // however often it was suspended
         #expect(runToTheEnd() && report?.output == sample(1000))
     }
@@ -133,9 +131,7 @@ private let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300)
     func `a hand-off that its processor suspends stops after the chunk and loses nothing`(
         isFile: Bool
     ) throws {
-        let (file, pipe) = (try TemporaryFile(sample(5000)), try FileDescriptor.pipe())
-        try pipe.writeEnd.closeAfter { _ = try pipe.writeEnd.writeAll(sample(5000)) }
-        let piped = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+        let fixture = try Fixture(isFile ? .file : .pipe, sample(5000))
         let handle = Shared<ChunkHandoff<Collector>?>(nil)
         let collector = Collector(before: { [loop] taken in
             guard taken % 1000 == 0, let handoff = handle.value else { return }
@@ -144,8 +140,7 @@ private let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300)
         })
         var report: CollectorReport?
         let handoff = ChunkHandoff(
-            isFile ? InputStream(path: file.path) : piped, to: collector, on: DispatchQueue(label: "stops"),
-            limits: limits)
+            fixture.input, to: collector, on: DispatchQueue(label: "stops"), limits: limits)
         handle.value = handoff
         handoff.start { report = $0 }
         var counts: [Int] = []
@@ -161,14 +156,9 @@ private let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300)
 
     @Test(arguments: [nil, ByteBudget(limit: 250)])
     func `a hand-off suspended and resumed at any time loses nothing`(budget: ByteBudget?) throws {
-        let (file, pipe) = (try TemporaryFile(sample(100_000)), try FileDescriptor.pipe())
-        let writer = try JoinableThread(name: "writer") {
-            _ = try? pipe.writeEnd.closeAfter { try pipe.writeEnd.writeAll(sample(100_000)) }
-        }
+        let fixtures = try [StreamKind.file, .pipe].map { try Fixture($0, sample(100_000)) }
         let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300, budget: budget)
-        let handoffs = [
-            InputStream(path: file.path), InputStream(descriptor: pipe.readEnd, closeWhenDone: true),
-        ].map { ChunkHandoff($0, to: Collector(), on: .global(), limits: limits) }
+        let handoffs = fixtures.map { ChunkHandoff($0.input, to: Collector(), on: .global(), limits: limits) }
         var whole = 0
         for handoff in handoffs { handoff.start { whole += $0.output == sample(100_000) ? 1 : 0 } }
         let switching = try JoinableThread(name: "switching") {
@@ -179,31 +169,6 @@ private let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300)
         }
         #expect(runToTheEnd() && whole == 2)
         switching.join()
-        writer.join()
         #expect(budget?.inUse ?? 0 == 0)
-    }
-
-    @Test func `a line reader suspended by its closure stops after the chunk's lines`() throws {
-        let file = try TemporaryFile(String(repeating: "line\n", count: 100))
-        let (handle, seen) = (Shared<LineReader<Int>?>(nil), Shared(0))
-        var report: HandoffReport<LineReader<Int>.Output>?
-        let reader = LineReader(
-            path: file.path, into: 0, on: DispatchQueue(label: "lines"), options: .init(limits: limits)
-        ) { [loop] count, _, place in
-            count += 1
-            seen.value = count
-            guard place.number == 30 else { return }
-            handle.value?.suspend()
-            loop.perform { loop.stop() }
-        }
-        handle.value = reader
-        reader.start { report = $0 }
-        loop.run(in: .default)
-        waitUntil { reader.progress.byteCount >= 200 }
-        loop.settle()
-        #expect(seen.value == 40 && report == nil)
-        reader.resume()
-        #expect(runToTheEnd() && report?.output.value == 100)
-        handle.value = nil
     }
 }

@@ -45,11 +45,6 @@ import Testing
         #expect(report?.output == sample(page))
     }
 
-    @Test func `a file of proc, which has no size, is read to its end`() {
-        let report = collect(InputStream(path: "/proc/self/status"), limits: Self.limits)
-        #expect(report?.ending.name == "finished" && (report?.byteCount ?? 0) > 100)
-    }
-
     @Test(arguments: [true, false])
     func `a stream that has been read in part is handed off from there`(isSought: Bool) {
         let stream = InputStream(path: path)

@@ -6,52 +6,23 @@ import SystemPackage
 import Testing
 
 @Suite(.runLoop) struct HandoffOrderTests {
-    enum Source: CaseIterable {
-        case file, pipe, memory, boundPair, fifo, subclass
-    }
-
     private let folder = TemporaryFolder()
 
-    /// A stream of `bytes`, and what must live as long as it is read.
-    private func makeStream(_ source: Source, _ bytes: [UInt8]) throws -> (InputStream, feeder: Any?) {
-        switch source {
-        case .file: return (InputStream(path: try folder.file(bytes)), nil)
-        case .memory: return (InputStream(data: bytes), nil)
-        case .subclass: return (ByteByByte(bytes), nil)
-        case .boundPair:
-            let (pair, writer) = (Stream.boundPair(bufferSize: 1000), Recorder())
-            writer.writes(bytes)
-            pair.output.start(writer)
-            return (pair.input, (pair.output, writer))
-        case .pipe, .fifo:
-            let isPipe = source == .pipe
-            // A FIFO that is open for reading alone is at its end at once.
-            let fifo = isPipe ? nil : try FileDescriptor.open(folder.fifo(), .readWrite)
-            let pipe = isPipe ? try FileDescriptor.pipe() : nil
-            let writeEnd = pipe?.writeEnd ?? fifo!
-            let stream =
-                pipe.map { InputStream(descriptor: $0.readEnd, closeWhenDone: true) }
-                ?? InputStream(path: folder.path.appending("fifo"))
-            stream.open()
-            return (
-                stream, try JoinableThread { _ = try? writeEnd.closeAfter { try writeEnd.writeAll(bytes) } }
-            )
-        }
-    }
-
     @Test(
-        arguments: Source.allCases, [(7, 7), (7, 14), (64, 640), (4096, 1), (1000, 8000), (1 << 20, 1 << 22)])
+        arguments: [StreamKind.file, .fifo, .pipe, .bytes, .socket, .boundInput, .connection, nil],
+        [(7, 7), (7, 14), (64, 640), (4096, 1), (1000, 8000), (1 << 20, 1 << 22)])
     func `a stream arrives whole and in order under any limits`(
-        source: Source, limits: (size: Int, inFlight: Int)
+        kind: StreamKind?, limits: (size: Int, inFlight: Int)
     ) throws {
-        // A few hundred chunks at most: each is handed off by itself.
-        let bytes = sample(min(source == .subclass ? 500 : 200_000, limits.size * 500))
-        let (stream, feeder) = try makeStream(source, bytes)
+        // A few hundred chunks at most: each is handed off by itself. A subclass has bytes one by one.
+        let bytes = sample(min(kind == nil ? 500 : 200_000, limits.size * 500))
+        let fixture = try kind.map { try Fixture($0, bytes) }
         let report = collect(
-            stream, limits: HandoffLimits(chunkSize: limits.size, bytesInFlight: limits.inFlight))
+            fixture?.input ?? ByteByByte(bytes),
+            limits: HandoffLimits(chunkSize: limits.size, bytesInFlight: limits.inFlight))
         #expect(report?.output == bytes && report?.byteCount == bytes.count)
         #expect(report?.ending.name == "finished")
-        withExtendedLifetime(feeder) {}
+        withExtendedLifetime(fixture) {}
     }
 
     @Test func `an empty stream finishes`() throws {
@@ -97,24 +68,32 @@ import Testing
 
 @Suite(.runLoop) struct HandoffCapTests {
     @Test(arguments: [1, 2, 4])
-    func `at the limit the stream is not read`(chunks: Int) throws {
-        let (pipe, loop, gate) = (try FileDescriptor.pipe(), RunLoop.current, Countdown(1))
+    func `at the limit the stream is not read, until half of the chunks are free`(chunks: Int) throws {
+        let (pipe, loop, processed) = (try FileDescriptor.pipe(), RunLoop.current, Shared(0))
         try pipe.writeEnd.writeAll(sample(10_000))
-        func waiting() -> Int {
-            var count: CInt = 0
-            _ = ioctl(pipe.readEnd.rawValue, UInt(FIONREAD), &count)
-            return Int(count)
-        }
         var report: CollectorReport?
         let handoff = ChunkHandoff(
             InputStream(descriptor: pipe.readEnd, closeWhenDone: true),
-            to: Collector(before: { _ in gate.wait() }), on: DispatchQueue(label: "cap"),
+            to: Collector(before: { taken in processed.wait { taken < 100 * $0 ? () : nil } }),
+            on: DispatchQueue(label: "cap"),
             limits: HandoffLimits(chunkSize: 100, bytesInFlight: 100 * chunks))
+        func allow(_ count: Int) {
+            processed.value = count
+            repeat { loop.settle() } while handoff.progress.byteCount < 100 * count
+            loop.settle()
+        }
+        func waits(_ chunks: Int) -> Bool { unreadCount(of: pipe.readEnd) == 10_000 - 100 * chunks }
         handoff.start { report = $0 }
-        repeat { loop.settle() } while waiting() > 10_000 - 100 * chunks
+        repeat { loop.settle() } while !waits(chunks)
         loop.settle()
-        #expect(waiting() == 10_000 - 100 * chunks)
-        gate.count()
+        #expect(waits(chunks))
+        for count in stride(from: 1, to: (chunks + 1) / 2, by: 1) {
+            allow(count)
+            #expect(waits(chunks))
+        }
+        allow((chunks + 1) / 2)
+        repeat { loop.settle() } while waits(chunks)
+        processed.value = Int.max / 100
         try pipe.writeEnd.close()
         #expect(runToTheEnd() && report?.output == sample(10_000))
     }
@@ -133,19 +112,14 @@ import Testing
 
     @Test(arguments: [(true, 1), (false, 3)])
     func `the memory of chunks is reused`(isFile: Bool, chunks: Int) throws {
-        let (file, pipe) = (try TemporaryFile(sample(300_000)), try FileDescriptor.pipe())
-        let writer = try JoinableThread {
-            _ = try? pipe.writeEnd.closeAfter { if !isFile { try pipe.writeEnd.writeAll(sample(300_000)) } }
-        }
-        let piped = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+        let fixture = try Fixture(isFile ? .file : .pipe, sample(300_000))
         let addresses = Shared(Set<UInt>())
         var byteCount = 0
         ChunkHandoff(
-            isFile ? InputStream(path: file.path) : piped, to: AddressCollector(addresses: addresses),
+            fixture.input, to: AddressCollector(addresses: addresses),
             on: DispatchQueue(label: "addresses"), limits: HandoffLimits(chunkSize: 1000, bytesInFlight: 3000)
         ).start { byteCount = $0.output }
         #expect(runToTheEnd() && byteCount == 300_000)
-        writer.join()
         #expect(addresses.value.count <= chunks)
     }
 

@@ -31,12 +31,12 @@ enum Theft: String, CaseIterable, Sendable {
     }
 
     @Test(
-        arguments: HandedKind.allCases,
+        arguments: handedKinds,
         [Stream.Event.openCompleted, .hasBytesAvailable, .endEncountered])
     func `a stream handed off in its callback is read to the end`(
-        kind: HandedKind, event: Stream.Event
+        kind: StreamKind, event: Stream.Event
     ) throws {
-        let (source, recorder) = (try HandedStream(kind), Recorder())
+        let (source, recorder) = (try Fixture(kind, isOpenEnded: true), Recorder())
         source.finish()
         var report: CollectorReport?
         recorder.onEvent = { stream, received in
@@ -47,76 +47,71 @@ enum Theft: String, CaseIterable, Sendable {
                 _ = input.read(upTo: 100)
             }
         }
-        source.stream.start(recorder)
+        source.input.start(recorder)
         #expect(runToTheEnd() && recorder.events.last == event && report?.ending.name == "finished")
-        #expect(report?.output == (event == .endEncountered ? [] : HandedStream.content))
+        #expect(report?.output == (event == .endEncountered ? [] : Fixture.content))
     }
 
-    @Test(arguments: HandedKind.allCases)
-    func `a hand-off removes its stream from its queue and its delegate`(kind: HandedKind) throws {
-        let (source, queue, counter) = (try HandedStream(kind), DispatchQueue(label: "earlier"), Counter())
-        source.stream.start(counter, on: queue)
+    @Test(arguments: handedKinds)
+    func `a hand-off removes its stream from its queue and its delegate`(kind: StreamKind) throws {
+        let (source, queue, counter) = (
+            try Fixture(kind, isOpenEnded: true), DispatchQueue(label: "earlier"), Counter()
+        )
+        source.input.start(counter, on: queue)
         counter.wait { !$0.isEmpty }
         queue.sync {}
         let before = counter.events.value.count
-        let report = collect(source.stream) { _ in source.finish() }
+        let report = collect(source.input) { _ in source.finish() }
         queue.sync {}
-        #expect(report?.output == HandedStream.content)
+        #expect(report?.output == Fixture.content)
         #expect(counter.events.value.count - before <= 1)  // one may have been on its way
     }
 
-    @Test(arguments: HandedKind.allCases)
-    func `a second hand-off of a stream fails, and takes nothing from the first`(kind: HandedKind) throws {
-        let source = try HandedStream(kind)
+    @Test(arguments: handedKinds)
+    func `a second hand-off of a stream fails, and takes nothing from the first`(kind: StreamKind) throws {
+        let source = try Fixture(kind, isOpenEnded: true)
         var (first, second): (CollectorReport?, CollectorReport?)
-        Self.handOver(source.stream) { first = $0 }
-        Self.handOver(source.stream) { second = $0 }
+        Self.handOver(source.input) { first = $0 }
+        Self.handOver(source.input) { second = $0 }
         source.finish()
         #expect(runToTheEnd())
-        #expect(first?.output == HandedStream.content && first?.ending.name == "finished")
+        #expect(first?.output == Fixture.content && first?.ending.name == "finished")
         #expect(second?.byteCount == 0 && second?.ending.errno == .resourceBusy)
-        #expect(collect(source.stream)?.ending.errno == .badFileDescriptor)
+        #expect(collect(source.input)?.ending.errno == .badFileDescriptor)
     }
 
-    /// Keeps nothing, and signals when the hand-off has released it.
-    private final class ReleaseSignal: ChunkProcessor {
-        private let released: Countdown
-        var output: Void {}
-
-        init(_ released: Countdown) { self.released = released }
-
-        deinit { released.count() }
-
-        func process(_ chunk: RawSpan) {}
-    }
-
-    /// Repeated, because the processor is released shortly before the hand-off has ended.
-    @Test(arguments: 0..<20)
-    func `a cancelled hand-off of another one's stream completes`(_: Int) throws {
-        let (source, released) = (try HandedStream(.pipe), Countdown(1))
+    @Test func `a cancelled hand-off of another one's stream completes`() throws {
+        let source = try Fixture(.pipe, isOpenEnded: true)
         var first: CollectorReport?
-        Self.handOver(source.stream) { first = $0 }
-        let second = ChunkHandoff(
-            source.stream, to: ReleaseSignal(released), on: DispatchQueue(label: "second"))
+        Self.handOver(source.input) { first = $0 }
+        let second = ChunkHandoff(source.input, to: Collector(), on: DispatchQueue(label: "second"))
         second.cancel()
-        released.wait()
         var endings: [String] = []
         second.start { endings.append($0.ending.name) }
         source.finish()
-        #expect(runToTheEnd() && endings == ["cancelled"] && first?.output == HandedStream.content)
+        #expect(runToTheEnd() && endings == ["cancelled"] && first?.output == Fixture.content)
     }
 
-    @Test(arguments: [HandedKind.memory, .pipe, .socket], Theft.allCases)
-    func `taking the stream away ends the hand-off`(kind: HandedKind, theft: Theft) throws {
-        let (other, thief) = (try RunLoopThread(name: "other"), Counter())
-        for isElsewhere in [true, false] {
-            let source = try HandedStream(kind)
-            let report = collect(source.stream, limits: narrow) { [loop] _ in
-                let stream = Carrier(source.stream)
-                if isElsewhere {
-                    onThreads(1) { _ in theft.take(stream.value, from: loop, to: other.runLoop, thief) }
-                } else {
-                    theft.take(source.stream, from: loop, to: other.runLoop, thief)
+    enum Thief: CaseIterable {
+        case onLoop, elsewhere, whileAsleep
+    }
+
+    @Test(arguments: [StreamKind.bytes, .pipe, .socket], Theft.allCases)
+    func `taking the stream away ends the hand-off`(kind: StreamKind, theft: Theft) throws {
+        let (other, delegate) = (try RunLoopThread(name: "other"), Counter())
+        for thief in Thief.allCases where kind != .bytes || thief != .whileAsleep {
+            let source = try Fixture(kind, thief == .whileAsleep ? [] : Fixture.content, isOpenEnded: true)
+            let report = collect(source.input, limits: narrow) { [loop] _ in
+                let stream = Carrier(source.input)
+                let take = Carrier { theft.take(stream.value, from: loop, to: other.runLoop, delegate) }
+                switch thief {
+                case .onLoop: take.value()
+                case .elsewhere: onThreads(1) { _ in take.value() }
+                case .whileAsleep:
+                    _ = try? JoinableThread(name: "thief") {
+                        loop.untilAsleep()
+                        take.value()
+                    }
                 }
             }
             #expect(report?.ending.errno == .badFileDescriptor)
@@ -124,59 +119,32 @@ enum Theft: String, CaseIterable, Sendable {
         other.stop()
     }
 
-    @Test(arguments: Theft.allCases)
-    func `taking the stream away while the loop sleeps ends the hand-off`(theft: Theft) throws {
-        let (pipe, other, thief) = (try TestPipe(), try RunLoopThread(name: "other"), Counter())
-        let stream = Carrier(InputStream(descriptor: pipe.readEnd))
-        let report = collect(stream.value) { [loop] _ in
-            _ = try? JoinableThread(name: "thief") {
-                loop.untilAsleep()
-                theft.take(stream.value, from: loop, to: other.runLoop, thief)
-            }
-        }
-        other.stop()
-        #expect(report?.ending.errno == .badFileDescriptor)
-    }
-
     @Test func `a stream of a hand-off cannot be scheduled on another loop`() throws {
-        let (source, other) = (try HandedStream(.pipe), try RunLoopThread(name: "other"))
-        let report = collect(source.stream) { _ in
-            source.stream.schedule(in: other.runLoop, forMode: .default)
+        let (source, other) = (try Fixture(.pipe, isOpenEnded: true), try RunLoopThread(name: "other"))
+        let report = collect(source.input) { _ in
+            source.input.schedule(in: other.runLoop, forMode: .default)
             other.runLoop.performAndWait {}
             source.finish()
         }
         other.stop()
-        #expect(report?.output == HandedStream.content)
+        #expect(report?.output == Fixture.content)
     }
 
     @Test func `removing a file from the loop does not disturb its hand-off`() throws {
-        let source = try HandedStream(.file)
-        let report = collect(source.stream) { [loop] _ in
-            source.stream.remove(from: loop, forMode: .default)
-            source.stream.delegate = nil
+        let source = try Fixture(.file)
+        let report = collect(source.input) { [loop] _ in
+            source.input.remove(from: loop, forMode: .default)
+            source.input.delegate = nil
         }
-        #expect(report?.ending.name == "finished" && report?.output == HandedStream.content)
+        #expect(report?.ending.name == "finished" && report?.output == Fixture.content)
     }
 
-    @Test(arguments: HandedKind.allCases)
-    func `a suspended hand-off has no observer that every pass calls`(kind: HandedKind) throws {
-        let source = try HandedStream(kind)
-        let report = collect(source.stream) { [loop] handoff in
-            handoff.suspend()
-            loop.settle()
-            #expect(!"\(loop)".contains("observer"))
-            source.finish()
-            handoff.resume()
-        }
-        #expect(report?.output == HandedStream.content)
-    }
-
-    @Test(arguments: HandedKind.allCases)
-    func `releasing a suspended hand-off cancels it`(kind: HandedKind) throws {
-        let source = try HandedStream(kind)
+    @Test(arguments: handedKinds)
+    func `releasing a suspended hand-off cancels it`(kind: StreamKind) throws {
+        let source = try Fixture(kind, isOpenEnded: true)
         var endings: [String] = []
         do {
-            let handoff = ChunkHandoff(source.stream, to: Collector(), on: DispatchQueue(label: "gone"))
+            let handoff = ChunkHandoff(source.input, to: Collector(), on: DispatchQueue(label: "gone"))
             handoff.suspend()
             handoff.start { endings.append($0.ending.name) }
             loop.settle()
@@ -197,22 +165,24 @@ enum StreamFate: String, CaseIterable, Sendable {
 @Suite(.runLoop) struct HandoffCompletionTests {
     private typealias Handoff = ChunkHandoff<Collector>
 
-    @Test(arguments: HandedKind.allCases, StreamFate.allCases)
+    @Test(arguments: handedKinds, StreamFate.allCases)
     func `a hand-off completes once, whatever happens to its stream`(
-        kind: HandedKind, fate: StreamFate
+        kind: StreamKind, fate: StreamFate
     ) throws {
-        if kind == .memory, fate.isFailure { return }  // Memory cannot fail.
+        if kind == .bytes, fate.isFailure { return }  // Memory cannot fail.
         for isBefore in [true, false] {
-            let source = try HandedStream(kind, fails: fate.isFailure)
+            let source = try fate.isFailure ? nil : Fixture(kind, isOpenEnded: true)
+            let stream = try source?.input ?? .failing(kind)
+            func finish() { source?.finish() }
             let queue = DispatchQueue(label: "order")
-            let handoff = Handoff(source.stream, to: Collector(), on: queue)
-            if isBefore { Self.prepare(source, handoff, fate) }
+            let handoff = Handoff(stream, to: Collector(), on: queue)
+            if isBefore { Self.prepare(stream, finish, handoff, fate) }
             var reports: [CollectorReport] = []
             queue.suspend()  // no worker comes first
             handoff.start { reports.append($0) }
-            if !isBefore { Self.disturb(source, handoff, fate) }
+            if !isBefore { Self.disturb(stream, finish, handoff, fate) }
             queue.resume()
-            source.finish()
+            finish()
             if fate == .suspended {
                 RunLoop.current.settle()
                 #expect(reports.isEmpty)
@@ -221,44 +191,48 @@ enum StreamFate: String, CaseIterable, Sendable {
             #expect(runToTheEnd())
             RunLoop.current.settle()
             try #require(reports.count == 1)
-            Self.check(reports[0].ending, fate, isBefore, source.stream)
+            Self.check(reports[0].ending, fate, isBefore, stream)
             #expect(reports[0].byteCount == reports[0].output.count)
-            #expect(HandedStream.content.starts(with: reports[0].output))
+            #expect(Fixture.content.starts(with: reports[0].output))
             if isBefore, fate == .cancelled { #expect(reports[0].byteCount == 0) }
         }
     }
 
-    private static func prepare(_ source: HandedStream, _ handoff: Handoff, _ fate: StreamFate) {
+    private static func prepare(
+        _ stream: InputStream, _ finish: () -> Void, _ handoff: Handoff, _ fate: StreamFate
+    ) {
         switch fate {
         case .endedAndDelivered:
-            source.finish()
-            source.deliver(until: .endEncountered)
-        case .failedAndDelivered: source.deliver(until: .errorOccurred)
+            finish()
+            stream.deliver(until: .endEncountered)
+        case .failedAndDelivered: stream.deliver(until: .errorOccurred)
         case .endedPending, .failedPending:
-            source.finish()
-            source.readAll()
+            finish()
+            stream.drain()
         case .closed, .closedElsewhere:
-            source.stream.open()
-            if fate == .closed { source.stream.close() } else { source.closeElsewhere() }
+            stream.open()
+            if fate == .closed { stream.close() } else { stream.closeElsewhere() }
         case .cancelled: handoff.cancel()
         case .suspended: handoff.suspend()
         }
     }
 
     /// The stream is closed, so a pending event is not delivered any more.
-    private static func disturb(_ source: HandedStream, _ handoff: Handoff, _ fate: StreamFate) {
+    private static func disturb(
+        _ stream: InputStream, _ finish: () -> Void, _ handoff: Handoff, _ fate: StreamFate
+    ) {
         switch fate {
         case .endedAndDelivered, .failedAndDelivered: break
         case .endedPending, .failedPending:
-            source.finish()
-            source.readAll()
-            source.stream.close()
-        case .closed: source.stream.close()
-        case .closedElsewhere: source.closeElsewhere()
+            finish()
+            stream.drain()
+            stream.close()
+        case .closed: stream.close()
+        case .closedElsewhere: stream.closeElsewhere()
         case .cancelled: onThreads(1) { _ in handoff.cancel() }
         case .suspended:
             handoff.suspend()
-            source.stream.close()
+            stream.close()
         }
     }
 
@@ -284,14 +258,13 @@ enum StreamFate: String, CaseIterable, Sendable {
         }
     }
 
-    @Test(arguments: SocketOrigin.allCases)
-    func `a stream that timed out and was closed fails its hand-off`(origin: SocketOrigin) throws {
-        let fixture = try SocketFixture(origin)
+    @Test func `a stream that timed out and was closed fails its hand-off`() throws {
+        let fixture = try SocketFixture()
         try fixture.openBoth()
         var endings: [Errno?] = []
         let handoff = Handoff(fixture.input, to: Collector(), on: DispatchQueue(label: "idle"))
         handoff.start { endings.append($0.ending.errno) }
-        #expect(fixture.input.setProperty(Duration.milliseconds(1), forKey: .socketIdleTimeoutKey))
+        fixture.input.idleTimeout = .milliseconds(1)
         waitUntil { fixture.input.streamStatus == .error }
         fixture.closeBoth()
         #expect(runToTheEnd() && endings == [.timedOut])

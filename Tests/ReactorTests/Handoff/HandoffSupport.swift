@@ -105,79 +105,39 @@ final class ByteByByte: InputStream {
     }
 }
 
-/// The source of a stream.
-enum HandedKind: String, CaseIterable, Sendable {
-    case memory, file, pipe, socket
-}
+/// The kinds of stream that differ for a hand-off.
+let handedKinds: [StreamKind] = [.bytes, .file, .pipe, .socket]
 
-/// A stream of `"abcdef"`, or one that fails when it is opened or read.
-final class HandedStream {
-    static let content = Array("abcdef".utf8)
-
-    let stream: InputStream
-    private let folder = TemporaryFolder()
-    private var writer: FileDescriptor?
-    private var reader: FileDescriptor?
-    private var peer: SocketPeer?
-
-    init(_ kind: HandedKind, fails: Bool = false) throws {
+extension InputStream {
+    /// A stream that fails when it is opened or read.
+    static func failing(_ kind: StreamKind) throws -> InputStream {
         switch kind {
-        case .memory: stream = InputStream(data: Self.content)
-        case .file:
-            stream = InputStream(
-                path: fails ? folder.path.appending("missing") : try folder.file(Self.content))
+        case .file: return InputStream(path: "/nowhere/at/all")
         case .pipe:
             let pipe = try FileDescriptor.pipe()
-            stream = InputStream(descriptor: fails ? pipe.writeEnd : pipe.readEnd)
-            (reader, writer) = (pipe.readEnd, pipe.writeEnd)
-            if fails { try closeReader() } else { try pipe.writeEnd.writeAll(Self.content) }
-        case .socket where fails:
-            let address = try SocketAddress(unixPath: folder.path.appending("none"))
-            stream = Stream.connection(to: address).input
-        case .socket:
-            let (peer, other) = try SocketPeer.pair()
-            peer.send(Self.content)
-            self.peer = peer
-            stream = Stream.connection(descriptor: other, closeWhenDone: true).input
+            try pipe.readEnd.close()
+            return InputStream(descriptor: pipe.writeEnd, closeWhenDone: true)
+        default: return Stream.connection(to: try SocketAddress(unixPath: "/nowhere/at/all")).input
         }
-    }
-
-    deinit {
-        stream.close()
-        for descriptor in [reader, writer] { try? descriptor?.close() }
-    }
-
-    /// Ends the stream after its bytes.
-    func finish() {
-        peer?.close()
-        guard reader != nil else { return }  // the stream itself is the pipe's other end
-        try? writer?.close()
-        writer = nil
-    }
-
-    private func closeReader() throws {
-        try reader?.close()
-        reader = nil
     }
 
     /// Reads until the stream ends or fails, without a loop.
-    func readAll() {
-        stream.open()
-        while !stream.read(upTo: 100).isEmpty {}
+    func drain() {
+        open()
+        while !read(upTo: 100).isEmpty {}
     }
 
-    /// Reads the stream by a delegate on the calling thread's loop, until the delegate receives `last`.
+    /// Reads by a delegate on the calling thread's loop, until the delegate receives `last`.
     func deliver(until last: Stream.Event) {
         let recorder = Recorder()
-        recorder.onEvent = { stream, event in
-            if event == .hasBytesAvailable { _ = (stream as! InputStream).read(upTo: 100) }
+        recorder.onEvent = { [unowned self] _, event in if event == .hasBytesAvailable { _ = read(upTo: 100) }
         }
-        stream.start(recorder)
+        start(recorder)
         RunLoop.current.serve { recorder.events.last == last }
     }
 
     func closeElsewhere() {
-        let handed = Carrier(stream)
+        let handed = Carrier(self)
         onThreads(1) { _ in handed.value.close() }
     }
 }

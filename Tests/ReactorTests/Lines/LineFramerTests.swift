@@ -115,25 +115,6 @@ import Testing
         #expect(outcome.deliveries.map(\.text) == lines && outcome.lineCount == lines.count)
     }
 
-    @Test(
-        arguments: [
-            (.fail, "abc\ndef\r\nghi", ["1 abc terminated", "2 def terminated", "3 ghi unterminated"]),
-            (.truncate, "abcdefgh\nij", ["1 abc truncated", "2 ij unterminated"]),
-            (.truncate, "abc\nabcd", ["1 abc terminated", "2 abc truncated"]),
-            (
-                .split, "abcdefg\nh",
-                ["1 abc continued", "1 def continued", "1 g terminated", "2 h unterminated"]
-            ),
-            (.split, "abcdef\n", ["1 abc continued", "1 def terminated"]),
-            (.split, "abcdef", ["1 abc continued", "1 def unterminated"]),
-        ] as [(LineFramer.Overflow, String, [String])])
-    func `only a line beyond the limit is cut`(
-        overflow: LineFramer.Overflow, text: String, expected: [String]
-    ) {
-        let outcome = Framing(limit: 3, overflow: overflow).frame([Array(text.utf8)])
-        #expect(outcome.deliveries.map { "\($0.line.number) \($0.text) \($0.line.ending)" } == expected)
-    }
-
     @Test func `deliveries have their places, and the counts are right after each push`() throws {
         var framer = LineFramer()
         let first = try framer.push("ab\r\n\nsev").deliveries.map(\.line)
@@ -162,11 +143,6 @@ import Testing
             return .more
         }
         #expect(isInPlace == [true, true])
-    }
-
-    @Test func `a push may have more lines than one batch of the finder`() {
-        let input = (0..<3000).flatMap { Array("\($0)\n".utf8) }
-        #expect(Framing().frame([input]) == Framing().expect(input))
     }
 
     @Test(arguments: [true, false])
@@ -238,9 +214,10 @@ import Testing
 @testable import Reactor
 
 @Suite(.runLoop) struct LineFramerLimitTests {
-    @Test func `a line of one byte more fails after the lines before it, as soon as it is too long`() throws {
-        var framer = LineFramer(limit: 3)
-        var kept: [String] = []
+    @Test func `a line of one byte more fails as soon as it is too long, and for the rest of the stream`()
+        throws
+    {
+        var (framer, kept) = (LineFramer(limit: 3), [String]())
         let error = LineFramer.LineTooLong(number: 3, offset: 5, limit: 3)
         let bytes = Array("ab\n\r\nabcde".utf8)
         #expect(throws: error) {
@@ -254,39 +231,16 @@ import Testing
         #expect(throws: error) { try framer.finish() }
     }
 
-    @Test func `a carriage return beyond the limit may be half of a terminator`() throws {
-        var framer = LineFramer(limit: 3)
-        #expect(try framer.push("abc\r").deliveries.isEmpty)
-        #expect(try framer.push("\n").deliveries.map(\.text) == ["abc"])
-        _ = try framer.push("abc\r")
-        #expect(throws: LineFramer.LineTooLong(number: 2, offset: 5, limit: 3)) { try framer.push("x") }
-        var ended = LineFramer(limit: 3)
-        _ = try ended.push("a\nabc\r")
-        #expect(throws: LineFramer.LineTooLong(number: 2, offset: 2, limit: 3)) { try ended.finish() }
-        #expect(ended.byteCount == 2)
-    }
-
-    @Test(arguments: [LineFramer.Overflow.truncate, .split])
-    func `a stream without terminators takes no more than the limit`(overflow: LineFramer.Overflow) throws {
-        let limit = 100_000
-        var framer = LineFramer(limit: limit, overflow: overflow)
-        let block = [UInt8](repeating: 120, count: 7000)
-        for _ in 0..<100 {
-            try unsafe framer.push(block.span.bytes) { _, _ in .more }
-            #expect(framer.carry.capacity <= limit + 4096)  // what the allocator rounds up
+    @Test func `a framer keeps no more memory than its limit, and frees that of a giant line`() throws {
+        for overflow in [LineFramer.Overflow.truncate, .split] {
+            var framer = LineFramer(limit: 100_000, overflow: overflow)
+            for _ in 0..<100 {
+                _ = try framer.push(String(repeating: "x", count: 7000))
+                #expect(framer.carry.capacity <= 100_000 + 4096)  // what the allocator rounds up
+            }
         }
-    }
-
-    @Test func `lines that straddle pushes reuse memory, and that of a giant line is freed`() throws {
         var framer = LineFramer(limit: .max)
-        _ = try framer.push(String(repeating: "x", count: 1000))
-        let capacity = framer.carry.capacity
-        for _ in 0..<10 {
-            _ = try framer.push("\n" + String(repeating: "x", count: 900))
-            #expect(framer.carry.capacity == capacity)
-        }
-        _ = try framer.push("\n" + String(repeating: "x", count: 1 << 20))
-        #expect(framer.carry.capacity >= 1 << 20)
+        _ = try framer.push(String(repeating: "x", count: 1 << 20))
         #expect(try framer.push("\nx").deliveries.first?.bytes.count == 1 << 20)
         #expect(framer.carry.capacity <= LineFramer.keptCapacity)
     }

@@ -184,13 +184,12 @@ extension HandoffReport where Output == Reader.Output {
 
     @Test func `a line counts as delivered when the closure throws InvalidText for it`() {
         var report: HandoffReport<LineReader<Int>.Output>?
-        let reader = LineReader(
+        LineReader(
             InputStream(data: [97, 10, 0xFF, 10, 98, 10]), into: 0, on: DispatchQueue(label: "lines")
         ) { count, line, place in
             count += 1
             _ = try place.text(line, .report)
-        }
-        reader.start { report = $0 }
+        }.start { report = $0 }
         #expect(runToTheEnd() && report?.output.lineCount == 2 && report?.output.byteCount == 4)
     }
 }

@@ -12,12 +12,6 @@ import Testing
         return try unsafe line.text(bytes.span.bytes, policy)
     }
 
-    @Test(arguments: ["", "plain", "café, naïve, 日本語, 🎏", String(repeating: "Ж and more, ", count: 40)])
-    func `decoding returns the encoded text`(original: String) throws {
-        #expect(try text(Array(original.utf8)) == original)
-        #expect(try text(Array(original.utf8), .report) == original)
-    }
-
     @Test func `invalid text is repaired, or reported with its offset in the stream`() throws {
         let bytes: [UInt8] = [97, 0xFF, 98, 0xE2, 0x82, 99, 0xF0, 0x9F, 0x8E]
         #expect(try text(bytes) == "a\u{FFFD}b\u{FFFD}c\u{FFFD}")
@@ -70,6 +64,21 @@ import Testing
                 #expect(!expected)
             }
         }
+    }
+}
+
+@Suite(.runLoop) struct LineEdgeTests {
+    @Test func `a line that begins with the rest of a character is not known to be UTF-8`() throws {
+        var framer = LineFramer()
+        framer.checksUTF8 = true
+        let line = Array("text of one line\n".utf8)
+        let bytes = [0x80] + [[UInt8]](repeating: line, count: 100).flatMap(\.self)
+        var known: [Bool] = []
+        try unsafe framer.push(bytes.span.bytes) { _, line in
+            known.append(line.isKnownUTF8)
+            return .more
+        }
+        #expect(known == [false] + [Bool](repeating: true, count: 99))
     }
 }
 

@@ -36,31 +36,6 @@ import Testing
         #expect(fcntl(descriptor.rawValue, F_GETFD) == FD_CLOEXEC)
     }
 
-    @Test func `an IPv6 socket receives IPv4 unless isIPv6Only is set`() throws {
-        var options = Options()
-        options.isIPv6Only = false
-        let server = try inflow.socket(at: .ipv6Any(port: 0), options)
-        let port = try #require(try server.localAddress.port)
-        #expect(try sender(to: .ipv4Loopback(port: port)).send("hello"))
-        inflow.wait(for: 1)
-        let sender = try #require(inflow.datagrams.first?.sender)
-        #expect(sender.family == .ipv6 && sender.isLoopback)
-        server.close()
-    }
-
-    @Test func `a broadcast requires allowsBroadcast`() throws {
-        let server = try inflow.socket(at: .ipv4Any(port: 0))
-        let everybody = SocketAddress.ipv4(0x7fff_ffff, port: try #require(try server.localAddress.port))
-        #expect(throws: Errno.permissionDenied) { try server.send("x", to: everybody) }
-        var options = Options()
-        options.allowsBroadcast = true
-        let client = try DatagramSocket(boundTo: .ipv4Any(port: 0), options: options) { _, _, _ in }
-        #expect(try client.send("hello", to: everybody))
-        inflow.wait(for: 1)
-        #expect(inflow.texts == ["hello"])
-        server.close()
-    }
-
     // MARK: Groups
 
     @Test func `a group's datagrams arrive between join and leave`() throws {

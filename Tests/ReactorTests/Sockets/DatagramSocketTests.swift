@@ -69,16 +69,6 @@ import Testing
         server.close()
     }
 
-    @Test func `a connected socket receives from its peer only`() throws {
-        let (peer, stranger) = (try silentSocket(), try silentSocket())
-        let socket = try inflow.socket(connectedTo: peer.localAddress)
-        #expect(try stranger.send("stranger", to: socket.localAddress))
-        #expect(try peer.send("peer", to: socket.localAddress))
-        inflow.wait(for: 1)
-        #expect(inflow.texts == ["peer"])
-        socket.close()
-    }
-
     // MARK: Adopted descriptors
 
     @Test func `a socket of a pair can be adopted, and becomes close-on-exec`() throws {
@@ -143,15 +133,6 @@ import Testing
             loop.poll()
         }
         #expect(inflow.events == [.hasSpaceAvailable] && !socket.isValid)
-    }
-
-    @Test func `a full Unix-domain receiver is an error if the socket is not connected to it`() throws {
-        let full = try silentSocket(at: DatagramKind.path.freshAddress())
-        let socket = try inflow.socket(at: DatagramKind.path.freshAddress())
-        let address = try full.localAddress
-        #expect(throws: Errno.resourceTemporarilyUnavailable) { while try socket.send("x", to: address) {} }
-        #expect(loop.passesInAWhile() < 10 && inflow.events.isEmpty)
-        socket.close()
     }
 
     // MARK: Errors

@@ -61,21 +61,6 @@ import Testing
         #expect(error.code == .unknownService && "\(error)".contains(error.subject))
     }
 
-    @Test func `an accepted connection names its peer`() throws {
-        var accepted: Listener.Connection?
-        let listener = try addListener { accepted = $1 }
-        let peer = try SocketPeer(connectedTo: listener.localAddress)
-        let address = try peer.localAddress
-        RunLoop.current.serve { accepted != nil }
-        listener.close()
-        let input = try #require(accepted).input
-        input.open()
-        peer.reset()
-        #expect(input.read(upTo: 1).isEmpty)
-        #expect(input.streamError as? IOError == IOError(.read, "\(address)", .connectionReset))
-        #expect(input.peerAddress == address)
-    }
-
     @Test func `listeners and datagram sockets name the address that they cannot use`() throws {
         let (used, missing) = (DatagramKind.path.freshAddress(), DatagramKind.path.freshAddress())
         let (server, socket) = (try SocketServer(), try silentSocket(at: used))

@@ -17,7 +17,6 @@ enum Masking {
 
     enum Failure: Error, Equatable {
         case truncated
-        case rejected
         case unprotectedBytes
         case unknownRecord(UInt8)
     }
@@ -50,12 +49,9 @@ enum Masking {
 }
 
 struct MaskingSecurity: SocketSecurity {
-    var isServer = false
-    var rejectsPeer = false
+    let isServer = false
     /// Called in the step of the handshake that has received the peer's hello.
     var decide: @Sendable () -> Void = {}
-    /// The threads that have made steps of handshakes.
-    var threads = Shared<Set<UInt>>([])
 
     func unprotectedBytes(from peer: String) -> any Error { Masking.Failure.unprotectedBytes }
 
@@ -78,18 +74,11 @@ private final class MaskingTransport: SocketTransport, @unchecked Sendable {
     init(_ security: MaskingSecurity) { self.security = security }
 
     func continueHandshake(over wire: SocketWire) throws -> Bool {
-        security.threads.update { _ = $0.insert(UInt(pthread_self())) }
-        if !security.isServer { try sayHello(over: wire) }
-        while !hasHello { guard try fill(from: wire) else { return false } }
-        security.decide()
-        if security.rejectsPeer { throw Masking.Failure.rejected }
-        try sayHello(over: wire)
-        return true
-    }
-
-    private func sayHello(over wire: SocketWire) throws {
         if !hasSentHello { try send(.hello, [], over: wire) }
         hasSentHello = true
+        while !hasHello { guard try fill(from: wire) else { return false } }
+        security.decide()
+        return true
     }
 
     private func send(_ type: Masking.Record, _ bytes: [UInt8], over wire: SocketWire) throws {

@@ -67,36 +67,14 @@ import Testing
 
     // MARK: Protection
 
-    @Test func `a protected connection begins its handshake behind the proxy`() throws {
-        try open(.http, isProtected: true)
-        let proxy = try server.accept()
-        var head: [UInt8] = []
-        while !head.suffix(4).elementsEqual([13, 10, 13, 10]) { head += proxy.receive(1) }
-        #expect(String(decoding: head, as: UTF8.self).hasPrefix("CONNECT \(Self.host):7 HTTP/1.1\r\n"))
-        proxy.send(Array("HTTP/1.1 200 OK\r\n\r\n".utf8))
-        checkProtected(proxy)
-    }
-
-    @Test func `a connection can be protected while the proxy connects`() throws {
-        try open(isScheduled: false)
+    @Test(arguments: [true, false])
+    func `a protected connection begins its handshake behind the proxy`(isEarly: Bool) throws {
+        try open(isProtected: isEarly, isScheduled: false)
         let proxy = try acceptRequest()
-        #expect(input.protect(by: MaskingSecurity()))
+        if !isEarly { #expect(input.protect(by: MaskingSecurity())) }
         #expect(!output.protect(by: MaskingSecurity()))
         #expect(input.streamStatus == .opening)
         proxy.send(Self.granted)
-        checkProtected(proxy)
-    }
-
-    @Test func `an upgrade of a half that was not open asks the proxy nothing again`() throws {
-        output.proxy = StreamProxy(.socks5, host: "localhost", port: server.port)
-        input.open()
-        let proxy = try acceptRequest()
-        proxy.send(Self.granted)
-        waitUntilOpen([input])
-        #expect(input.streamStatus == .open)
-        input.close()
-        #expect(output.protect(by: MaskingSecurity()))
-        output.open()
         checkProtected(proxy)
     }
 
@@ -121,36 +99,20 @@ import Testing
 
     @Test(arguments: Silence.allCases)
     func `a proxy that cannot be reached, or is silent, is named`(silence: Silence) throws {
-        let full = try FullServer()
-        let address =
-            switch silence {
-            case .refuses: try refusingAddress()
-            case .accepts: server.address
-            case .isFull: full.address
-            }
-        if silence != .refuses { input.connectTimeout = .milliseconds(20) }
-        try open(.socks4, at: address)
-        RunLoop.current.serve { recorder.count(.errorOccurred) == 2 }
-        let error = IOError(
-            .connect, "the proxy \(address)", silence == .refuses ? .connectionRefused : .timedOut)
-        for stream in streams { #expect(stream.streamError as? IOError == error) }
-    }
-
-    @Test func `a proxy that sends interim responses without end fails the connection`() throws {
-        try open(.http, isScheduled: false)
-        let proxy = try server.accept()
-        let interim = Array("HTTP/1.1 100 Continue\r\n\r\n".utf8)
-        while input.streamStatus == .opening { proxy.send(interim, flags: CInt(MSG_DONTWAIT)) }
-        #expect((input.streamError as? StreamProxyError)?.reason == .notAProxy)
-    }
-
-    @Test func `closing during the negotiation ends it`() throws {
-        try open()
-        let proxy = try server.accept()
-        #expect(proxy.receive(3).count == 3)
-        for stream in streams { stream.close() }
-        #expect(proxy.receiveToEnd() == [])
-        #expect(recorder.events.isEmpty)
+        try withVirtualTime { _ in
+            let full = try FullServer()
+            let address =
+                switch silence {
+                case .refuses: try refusingAddress()
+                case .accepts: server.address
+                case .isFull: full.address
+                }
+            try open(.socks4, at: address)
+            RunLoop.current.serve { recorder.count(.errorOccurred) == 2 }
+            let error = IOError(
+                .connect, "the proxy \(address)", silence == .refuses ? .connectionRefused : .timedOut)
+            for stream in streams { #expect(stream.streamError as? IOError == error) }
+        }
     }
 
     // MARK: Configuration

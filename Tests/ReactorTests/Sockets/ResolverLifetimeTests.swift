@@ -60,23 +60,6 @@ import Testing
         #expect(live.value == 0)
     }
 
-    @Test func `a lookup that is not retained is answered and then released`() {
-        weak var lookup: Resolver.Lookup?
-        let freed = Shared(false)
-        var calls = 0
-        do {
-            let canary = AtEnd { freed.value = true }
-            let begun = Resolver.resolve(host: "localhost", port: 1) { _ in
-                withExtendedLifetime(canary) { calls += 1 }
-            }
-            lookup = begun
-        }
-        #expect(lookup != nil)
-        #expect(runToTheEnd())
-        #expect(calls == 1)
-        #expect(freed.value)
-    }
-
     @Test func `a completion may cancel its lookup, start another and run the loop`() {
         var calls = 0
         var lookup: Resolver.Lookup?

@@ -111,6 +111,32 @@ import Testing
     }
 }
 
+#if DEBUG
+
+@testable import Reactor
+
+@Suite(.runLoop) struct ResolverQueueTests {
+    @Test func `the width of the queue limits concurrent lookups`() {
+        let queue = ResolverQueue(width: 2)
+        let counts = Shared((running: 0, most: 0))
+        let (met, over) = (Countdown(2), Countdown(6))
+        for _ in 0..<6 {
+            let request = ResolverRequest(ResolverQuery(host: "127.0.0.1", service: .port(1))) { _ in
+                counts.update { $0 = ($0.running + 1, max($0.most, $0.running + 1)) }
+                met.count()
+                met.wait()  // the first two wait for each other, so both are running
+                counts.update { $0.running -= 1 }
+                over.count()
+            }
+            queue.add(request)
+        }
+        over.wait()
+        #expect(counts.value.most == 2)
+    }
+}
+
+#endif
+
 /// Runs the loop until the lookup that `begin` starts has ended, and returns its answer.
 func resolved(_ begin: (@escaping (Resolver.Answer) -> Void) -> Resolver.Lookup) -> Resolver.Answer? {
     var answers: [Resolver.Answer] = []

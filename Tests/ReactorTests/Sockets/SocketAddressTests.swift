@@ -83,22 +83,6 @@ import Testing
         }
     }
 
-    @Test func `an address has the parts of its family`() throws {
-        let ipv6 = SocketAddress.ipv6(7, port: 1, scope: 2, flowInformation: 3)
-        #expect((ipv6.ipv6, ipv6.port, ipv6.scope, ipv6.flowInformation) == (7, 1, 2, 3))
-        #expect(ipv6.family == .ipv6 && ipv6.ipv4 == nil)
-        let ipv4 = SocketAddress.ipv4(7, port: 1)
-        #expect((ipv4.ipv4, ipv4.port, ipv4.scope, ipv4.flowInformation) == (7, 1, nil, nil))
-        #expect(ipv4.family == .ipv4 && ipv4.ipv6 == nil)
-        let path = try SocketAddress(unixPath: FilePath("/run/a"))
-        #expect(path.unixPath == "/run/a" && path.unixAbstractName == nil)
-        let name = try SocketAddress(unixAbstractName: [0, 1])
-        #expect(name.unixPath == nil && name.unixAbstractName == [0, 1])
-        let unnamed = SocketAddress.unixUnnamed
-        #expect(unnamed.unixPath == nil && unnamed.unixAbstractName == nil)
-        #expect(unnamed.port == nil && unnamed.family == .unix && !unnamed.isLoopback)
-    }
-
     @Test func `a Unix-domain name has 1 to 107 bytes, and a path no zero byte`() throws {
         let longest = String(repeating: "x", count: 107)
         #expect(try SocketAddress(unixPath: longest).unixPath == FilePath(longest))
@@ -141,3 +125,75 @@ extension String {
         split(separator: "%00", omittingEmptySubsequences: false).joined(separator: "\0")
     }
 }
+
+/// The addresses of sockets, and `sockaddr`s.
+@Suite(.runLoop) struct KernelAddressTests {
+    /// The last has no zero at its end.
+    private static let unusual: [[UInt8]] = [
+        [0, 0], [16, 0, 1, 2, 3], [1, 0] + Array(repeating: 0x78, count: 108),
+    ]
+
+    @Test(
+        arguments: [
+            SocketAddress.ipv4(0x0102_0304, port: 0x0506),
+            .ipv6(
+                0x0102_0304_0506_0708_090a_0b0c_0d0e_0f10, port: 0x1112, scope: 3, flowInformation: 0x4_5678),
+            .unixUnnamed,
+            try! SocketAddress(unixPath: "/a/b"),
+            try! SocketAddress(unixPath: String(repeating: "x", count: 107)),
+            try! SocketAddress(unixAbstractName: [0, 0, 7, 0]),
+        ] + unusual.map { address($0[...])! })
+    func `an address survives its conversion to a sockaddr`(address: SocketAddress) {
+        let (again, fromBytes) = address.withSockAddr { pointer, length in
+            (
+                SocketAddress(pointer, length: length),
+                SocketAddress(RawSpan(_unsafeStart: pointer, byteCount: Int(length)))
+            )
+        }
+        #expect(again == address)
+        #expect(fromBytes == address)
+    }
+
+    @Test func `a sockaddr is in network order, and keeps bytes of an unusual form`() throws {
+        func bytes(of address: SocketAddress) -> [UInt8] {
+            address.withSockAddr { Array(UnsafeRawBufferPointer(start: $0, count: Int($1))) }
+        }
+        #expect(bytes(of: .ipv4(0x0102_0304, port: 0x0506))[2..<8] == [5, 6, 1, 2, 3, 4])
+        for form in Self.unusual { #expect(try bytes(of: #require(address(form[...]))) == form) }
+        // A path has a zero byte at its end, an abstract name has not.
+        #expect(try bytes(of: SocketAddress(unixPath: "abc")).count == 2 + 3 + 1)
+        #expect(try bytes(of: SocketAddress(unixAbstractName: "abc".utf8)).count == 2 + 1 + 3)
+        #expect(bytes(of: .unixUnnamed).count == 2)
+    }
+
+    @Test func `a sockaddr that is too short or too long is nil`() {
+        let bytes = [UInt8](repeating: 0, count: 200)
+        for count in [0, 1, 129, 200] { #expect(address(bytes.prefix(count)) == nil) }
+        for (family, size) in [(AF_INET, 16), (AF_INET6, 28)] {
+            let bytes = [UInt8(family)] + bytes
+            #expect(address(bytes.prefix(size - 1)) == nil)
+            #expect(address(bytes.prefix(size)) != nil)
+        }
+    }
+
+    @Test func `a Unix-domain socket may have no name, one of the kernel's, or the longest path`() throws {
+        let folder = TemporaryFolder()
+        let start = folder.path.string + "/"
+        let longest = try SocketAddress(
+            unixPath: start + String(repeating: "x", count: 107 - start.utf8.count))
+        let sockets = try (0..<2).map { _ in try SocketPeer(family: AF_UNIX, SOCK_DGRAM) }
+        #expect(try sockets[0].localAddress == .unixUnnamed)
+        try sockets[0].bind(to: .unixUnnamed)
+        #expect(try sockets[0].localAddress.unixAbstractName?.isEmpty == false)
+        try sockets[1].bind(to: longest)
+        #expect(try sockets[1].localAddress == longest)
+    }
+
+    @Test func `a descriptor that is not a socket has no address`() throws {
+        let pipe = try TestPipe()
+        #expect(throws: Errno.notSocket) { try SocketAddress.local(of: pipe.readEnd) }
+        #expect(throws: Errno.badFileDescriptor) { try SocketAddress.peer(of: FileDescriptor(rawValue: -1)) }
+    }
+}
+
+private func address(_ bytes: ArraySlice<UInt8>) -> SocketAddress? { SocketAddress(bytes.span.bytes) }

@@ -4,8 +4,7 @@ import ReactorTesting
 import SystemPackage
 import Testing
 
-/// Modes and lifetime of listeners and datagram sockets: closing, removing, releasing and nesting, inside and outside of
-/// handlers.
+/// Closing, removing, releasing and nesting, inside and outside of handlers, where several connections or datagrams are ready.
 @Suite(.runLoop) struct SocketItemTests {
     private let loop = RunLoop.current
     private let path = freshPath()
@@ -28,34 +27,6 @@ import Testing
         return item
     }
 
-    // MARK: Modes
-
-    @Test(arguments: ItemKind.allCases)
-    func `an item is served in its modes only, and what comes otherwise waits`(kind: ItemKind) throws {
-        let item = try make(kind, in: .custom)
-        #expect(
-            item.isContained(in: loop, forMode: .custom) && !item.isContained(in: loop, forMode: .default))
-        try kind.provoke(path) {
-            #expect(loop.poll() == .finished && calls.value == 0)
-            loop.poll(.custom)
-            #expect(calls.value == 1)
-        }
-        item.close()
-        #expect(!item.isContained(in: loop, forMode: .custom))
-        try item.add(to: loop, forMode: .default)
-        #expect(!item.isContained(in: loop, forMode: .default) && loop.poll() == .finished)
-    }
-
-    @Test(arguments: ItemKind.allCases)
-    func `an item in the common modes is served in each, until closing`(kind: ItemKind) throws {
-        var modes: [RunLoop.Mode?] = []
-        let item = try make(kind, in: .common) { [loop] _ in modes.append(loop.currentMode) }
-        for mode in [RunLoop.Mode.tracking, .default] { try kind.provoke(path) { _ = loop.poll(mode) } }
-        #expect(modes == [.tracking, .default])
-        item.close()
-        #expect(loop.poll() == .finished && loop.poll(.tracking) == .finished)
-    }
-
     @Test(arguments: ItemKind.allCases)
     func `an item that its handler removes gets nothing until it is added again`(kind: ItemKind) throws {
         let item = try make(kind) { [loop] in $0.remove(from: loop, forMode: .default) }
@@ -70,35 +41,6 @@ import Testing
     }
 
     @Test(arguments: ItemKind.allCases)
-    func `an item removed from all its modes can join another loop`(kind: ItemKind) throws {
-        let item = Carrier(try make(kind))
-        item.value.remove(from: loop, forMode: .default)
-        try kind.provoke(path) {
-            try onAThread {
-                try item.value.add(to: .current, forMode: .default)
-                RunLoop.current.poll()
-                item.value.close()
-            }
-        }
-        #expect(calls.value == 1)
-    }
-
-    @Test(arguments: ItemKind.allCases)
-    func `using an item on another thread traps`(kind: ItemKind) async {
-        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            [kind] in
-            try onAThread {
-                let item = Carrier(try kind.make(at: freshPath()) { _ in })
-                try item.value.add(to: .current, forMode: .default)
-                try onAThread { item.value.close() }
-            }
-        }
-        #expect(result.message.contains("thread"))
-    }
-
-    // MARK: Handlers
-
-    @Test(arguments: ItemKind.allCases)
     func `closing in the handler keeps the closure until it returns`(kind: ItemKind) throws {
         _ = try make(kind) { [freed] item in
             item.close()
@@ -110,81 +52,21 @@ import Testing
         #expect(freed.value && !exists(path))
     }
 
-    @Test(arguments: ItemKind.allCases)
-    func `a nested run does not call the handler inside itself`(kind: ItemKind) throws {
+    @Test(arguments: ItemKind.allCases, [true, false])
+    func `a nested run does not call the handler inside itself, and may close the item`(
+        kind: ItemKind, closes: Bool
+    ) throws {
         var depth = 0
         _ = try make(kind) { [loop, calls] item in
             depth += 1
             #expect(depth == 1)
+            if closes { loop.perform(order: 0) { item.close() } }
             for _ in 0..<3 { loop.poll() }
             depth -= 1
             if calls.value == 3 { item.close() }
         }
         try kind.provoke(path, 3) { #expect(loop.run(in: .default) == .finished) }
-        #expect(calls.value == 3)
-    }
-
-    @Test(arguments: ItemKind.allCases)
-    func `an item closed in a nested run gets nothing more`(kind: ItemKind) throws {
-        _ = try make(kind) { [loop] item in
-            loop.perform(order: 0) { item.close() }
-            loop.poll()
-        }
-        try kind.provoke(path, 3) { #expect(loop.run(in: .default) == .finished) }
-        #expect(calls.value == 1)
-    }
-
-    @Test(arguments: ItemKind.allCases)
-    func `a number that is reused within a pass gets no event of a closed item`(kind: ItemKind) async {
-        // In a process of its own, in which no other test takes the number that is closed.
-        await #expect(processExitsWith: .success) { [kind] in
-            try onAThread {
-                let (loop, pipe, paths) = (RunLoop.current, try TestPipe(), [freshPath(), freshPath()])
-                var items: [any SocketItem] = []
-                var stranger: DescriptorSource?
-                var (calls, strangerCalls) = (0, 0)
-                for index in 0..<2 {
-                    let item = try kind.make(at: paths[index]) { _ in
-                        calls += 1
-                        let number = items[1 - index].number
-                        for item in items { item.close() }
-                        precondition(fcntl(number, F_GETFD) == -1, "the number is still in use")
-                        precondition(dup2(pipe.readEnd.rawValue, number) == number)
-                        let copy = FileDescriptor(rawValue: number)
-                        stranger = DescriptorSource(copy, for: .readable) { _, _ in strangerCalls += 1 }
-                        try? loop.add(stranger!, forMode: .default)
-                    }
-                    items.append(item)
-                    try item.add(to: loop, forMode: .default)
-                }
-                try kind.provoke(paths[0]) {
-                    try kind.provoke(paths[1]) {
-                        for _ in 0..<3 { loop.poll() }
-                        try #require(calls == 1 && strangerCalls == 0)
-                    }
-                }
-                pipe.put()
-                loop.poll()
-                try #require(strangerCalls == 1)
-            }
-        }
-    }
-
-    // MARK: Lifetime
-
-    @Test(arguments: ItemKind.allCases)
-    func `the loop retains an item while it is in a mode`(kind: ItemKind) throws {
-        weak var item: (any SocketItem)?
-        do {
-            let made = try make(kind) { [loop, calls] in
-                if calls.value == 2 { $0.remove(from: loop, forMode: .default) }
-            }
-            item = made
-        }
-        #expect(item != nil)
-        try kind.provoke(path, 2) { #expect(loop.run(in: .default) == .finished) }
-        #expect(calls.value == 2)
-        #expect(freed.value && item == nil && !exists(path))
+        #expect(calls.value == (closes ? 1 : 3))
     }
 
     @Test(arguments: ItemKind.allCases)
@@ -228,29 +110,19 @@ import Testing
 /// What loops serve that has a socket of its own.
 protocol SocketItem: AnyObject {
     var isValid: Bool { get }
-    var number: CInt { get }
     func close()
     func add(to loop: RunLoop, forMode mode: RunLoop.Mode) throws
     func remove(from loop: RunLoop, forMode mode: RunLoop.Mode)
-    func isContained(in loop: RunLoop, forMode mode: RunLoop.Mode) -> Bool
 }
 
 extension Listener: SocketItem {
-    var number: CInt { descriptor.rawValue }
     func add(to loop: RunLoop, forMode mode: RunLoop.Mode) throws { try loop.add(self, forMode: mode) }
     func remove(from loop: RunLoop, forMode mode: RunLoop.Mode) { loop.remove(self, forMode: mode) }
-    func isContained(in loop: RunLoop, forMode mode: RunLoop.Mode) -> Bool {
-        loop.contains(self, forMode: mode)
-    }
 }
 
 extension DatagramSocket: SocketItem {
-    var number: CInt { (try? descriptor.rawValue) ?? -1 }
     func add(to loop: RunLoop, forMode mode: RunLoop.Mode) throws { try loop.add(self, forMode: mode) }
     func remove(from loop: RunLoop, forMode mode: RunLoop.Mode) { loop.remove(self, forMode: mode) }
-    func isContained(in loop: RunLoop, forMode mode: RunLoop.Mode) -> Bool {
-        loop.contains(self, forMode: mode)
-    }
 }
 
 enum ItemKind: String, CaseIterable, Codable, Sendable {

@@ -35,26 +35,6 @@ import Testing
         }
     }
 
-    @Test(arguments: Place.allCases)
-    func `a server that speaks first is heard after openCompleted of both halves`(place: Place) throws {
-        let server = try SocketServer()
-        let greeter = try JoinableThread(name: "greeter") {
-            while let peer = try? server.accept() { peer.send([1]) }
-        }
-        // Enough to show what happens once in a hundred connections.
-        for _ in 0..<Depth.of(full: 5000, quick: 200) {
-            let log = Log(place)
-            let (input, output) = Stream.connection(to: server.address)
-            for half in [input, output] as [Stream] { log.receive(half) }
-            log.atOnce { for half in [input, output] as [Stream] { half.open() } }
-            log.wait(for: 4)
-            for half in [input, output] as [Stream] { half.close() }
-            #expect(Set(log.lines.value.prefix(2)) == ["input 1", "output 1"])
-        }
-        server.stopAccepting()
-        greeter.join()
-    }
-
     @Test(arguments: Place.allCases, [true, false])
     func `a half delivers events before the other is opened`(place: Place, opensOutput: Bool) throws {
         let fixture = try SocketFixture(place == .loop ? .ipv4 : .descriptor)

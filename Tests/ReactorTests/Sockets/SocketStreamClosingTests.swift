@@ -27,79 +27,39 @@ import Testing
     }
 
     @Test(arguments: [SocketOrigin.ipv4, .path, .descriptor], events)
-    func `closing both halves in a callback ends events and the loop`(
+    func `closing one half or both in a callback ends their events, and then the loop`(
         origin: SocketOrigin, event: Stream.Event
     ) throws {
-        let (fixture, recorder) = (try SocketFixture(origin), Recorder())
-        recorder.onEvent = { [unowned recorder] stream, told in
-            if told == event { fixture.closeBoth() }
-            if told == event { recorder.events = [told] }
-            if told == .hasBytesAvailable { _ = (stream as! InputStream).read(upTo: 10) }
-        }
-        for stream in fixture.streams { stream.start(recorder) }
-        guard provoke(event, by: try fixture.peer, origin) else { return fixture.closeBoth() }
-        #expect(loop.run(in: .default) == .finished)
-        #expect(recorder.events == [event])
-        #expect(fixture.input.socketDescriptor == nil)
-    }
-
-    @Test(arguments: [SocketOrigin.ipv4, .descriptor], events)
-    func `closing one half in a callback leaves the other`(origin: SocketOrigin, event: Stream.Event) throws {
-        let (fixture, reader, writer) = (try SocketFixture(origin), Recorder(), Recorder())
-        var closed: Stream?
-        for recorder in [reader, writer] {
-            recorder.onEvent = { [unowned recorder] stream, told in
-                if told == event, closed == nil {
-                    stream.close()
+        for closesBoth in [true, false] {
+            let (fixture, reader, writer) = (try SocketFixture(origin), Recorder(), Recorder())
+            var closed: Stream?
+            for recorder in [reader, writer] {
+                recorder.onEvent = { stream, told in
+                    if told == .hasBytesAvailable { _ = (stream as! InputStream).read(upTo: 10) }
+                    guard told == event, closed == nil else { return }
+                    if closesBoth { fixture.closeBoth() } else { stream.close() }
                     closed = stream
-                    recorder.events = []
+                    (reader.events, writer.events) = ([], [])
                 }
-                if told == .hasBytesAvailable { _ = (stream as! InputStream).read(upTo: 10) }
             }
-        }
-        fixture.input.start(reader)
-        fixture.output.start(writer)
-        guard provoke(event, by: try fixture.peer, origin) else { return fixture.closeBoth() }
-        loop.serve { closed != nil }
-        let other: Stream = closed === fixture.input ? fixture.output : fixture.input
-        // The other half may still be opening, or learn of the fault a little later.
-        loop.serve { other.streamStatus == (event == .errorOccurred ? .error : .open) }
-        loop.poll()
-        #expect((closed === fixture.input ? reader : writer).events.isEmpty)
-        if event != .errorOccurred, other === fixture.output { #expect(fixture.output.writeOnce([1]) == 1) }
-        other.close()
-        #expect(loop.run(in: .default) == .finished)
-    }
-
-    @Test
-    func `a stream closed in another's callback, and its reused number, deliver nothing`() throws {
-        let recorders = [Recorder(), Recorder(), Recorder()]
-        let (ends, fresh) = ([try SocketPeer.pair(), try SocketPeer.pair()], try SocketPeer.pair())
-        let pairs = ends.map { Stream.connection(descriptor: $0.other) }
-        var new: InputStream?
-        for index in 0..<2 {
-            recorders[index].onEvent = { _, event in
-                guard event == .hasBytesAvailable, new == nil else { return }
-                let number = ends[1 - index].other.rawValue
-                pairs[1 - index].input.close()
-                pairs[1 - index].output.open()
-                pairs[1 - index].output.close()
-                #expect(dup2(fresh.other.rawValue, number) == number)
-                new = Stream.connection(descriptor: FileDescriptor(rawValue: number)).input
-                new?.start(recorders[2])
+            fixture.startBoth(reader, writer)
+            guard provoke(event, by: try fixture.peer, origin) else { return fixture.closeBoth() }
+            loop.serve { closed != nil }
+            let other: Stream = closed === fixture.input ? fixture.output : fixture.input
+            if !closesBoth {
+                // The other half may still be opening, or learn of the fault a little later.
+                loop.serve { other.streamStatus == (event == .errorOccurred ? .error : .open) }
+                loop.poll()
+                if event != .errorOccurred, other === fixture.output {
+                    #expect(fixture.output.writeOnce([1]) == 1)
+                }
+                other.close()
             }
-            pairs[index].input.start(recorders[index])
+            #expect(loop.run(in: .default) == .finished)
+            #expect((closed === fixture.input ? reader : writer).events.isEmpty)
+            #expect(!closesBoth || reader.events + writer.events == [])
+            #expect(fixture.input.socketDescriptor == nil)
         }
-        loop.serve { recorders.prefix(2).allSatisfy { !$0.events.isEmpty } }
-        for end in ends { end.0.send([1]) }
-        loop.serve { !recorders[2].events.isEmpty }
-        loop.poll()
-        #expect(recorders.prefix(2).map { $0.count(.hasBytesAvailable) }.sorted() == [0, 1])
-        #expect(recorders[2].events == [.openCompleted])
-        fresh.0.send([2])
-        loop.serve { recorders[2].events.last == .hasBytesAvailable }
-        #expect(new?.read(upTo: 2) == [2])
-        for descriptor in ends.map(\.other) + [fresh.other] { try descriptor.close() }
     }
 
     @Test(arguments: [true, false], [true, false])
@@ -124,19 +84,6 @@ import Testing
         }
         #expect(client.receiveNow(upTo: 1) == [2])
         #expect(client.send([4]) && peer.receive(2) == [3, 4])
-    }
-
-    @Test func `closing one half does not close the connection`() throws {
-        let fixture = try SocketFixture()
-        try fixture.openBoth()
-        let peer = try fixture.peer
-        fixture.output.close()
-        peer.send([1])
-        #expect(fixture.input.read(upTo: 1) == [1])
-        var request = pollfd(fd: peer.number, events: Int16(POLLIN), revents: 0)
-        #expect(poll(&request, 1, 0) == 0)
-        fixture.input.close()
-        #expect(peer.receiveToEnd() == [])
     }
 
     @Test func `the output of an open socket can be shut down once`() throws {

@@ -37,6 +37,19 @@ import Testing
         #expect(isReset ? fixture.output.streamError != nil : fixture.output.streamErrno == .timedOut)
     }
 
+    @Test func `closing with unread input discards no byte that was written`() throws {
+        let fixture = try SocketFixture()
+        try fixture.openBoth()
+        let peer = try fixture.peer
+        peer.send([1])
+        waitUntil { fixture.input.hasBytesAvailable }
+        #expect(fixture.output.write(pattern(10)) == 10)
+        // The peer's kernel has acknowledged them.
+        waitUntil { unreadCount(of: peer.descriptor) == 10 }
+        fixture.closeBoth()
+        #expect(peer.receiveToEnd() == pattern(10))
+    }
+
     @Test(arguments: [true, false])
     func `buffered bytes arrive although a borrowed number is reused`(isPair: Bool) throws {
         let ((peer, other), (stranger, fresh)) = (try SocketPeer.pair(), try SocketPeer.pair())
@@ -92,25 +105,6 @@ import Testing
         #expect(sent != nil && received.value?.count == sent)
     }
 
-    @Test func `closing delivers everything when no descriptor is free`() async {
-        await #expect(processExitsWith: .success) {
-            try onAThread {
-                // The thread that closes sockets has what it needs before.
-                let (fixture, warm) = (try SocketFixture(.ipv4), try SocketFixture(.ipv4))
-                for fixture in [fixture, warm] { try fixture.openBoth() }
-                try warm.peer.send([1])
-                warm.output.write(pattern(10))
-                warm.closeBoth()
-                _ = try warm.peer.receiveToEnd()
-                let (peer, sent) = (try fixture.peer, fixture.output.writeOnce(pattern(3_000_000)))
-                takeDescriptors(upTo: 256)
-                fixture.closeBoth()
-                peer.send(pattern(5000))
-                try #require(peer.receiveToEnd(by: 10_000)?.count == sent)
-            }
-        }
-    }
-
     /// With few descriptors left the sender gets one of its own, but its loop cannot register it.
     @Test(arguments: 0..<6)
     func `buffered bytes are sent when few descriptors are free, or none`(spare: Int) async {
@@ -123,79 +117,6 @@ import Testing
                 let sent = fixture.fill()
                 try #require(try fixture.peer.receive(sent).count == sent)
                 try #require(fixture.output.streamError == nil)
-            }
-        }
-    }
-
-    @Test func `writing to a closed connection fails without raising SIGPIPE`() async {
-        await #expect(processExitsWith: .success) {
-            signal(SIGPIPE, SIG_DFL)
-            try onAThread {
-                for (origin, isScheduled) in SocketOrigin.allCases.flatMap({ [($0, true), ($0, false)] }) {
-                    let fixture = try SocketFixture(origin)
-                    if isScheduled { fixture.output.schedule(in: .current, forMode: .default) }
-                    try fixture.openBoth()
-                    try fixture.peer.reset()
-                    // The first may still be taken: what comes back for it is the fault of the next.
-                    while fixture.output.streamError == nil { _ = fixture.output.writeOnce([1]) }
-                    try #require(fixture.output.writeOnce([1]) == -1)
-                }
-            }
-        }
-    }
-
-    @Test func `connecting fails without a free descriptor, and succeeds once there is one`() async {
-        await #expect(processExitsWith: .success) {
-            try onAThread {
-                let (server, warm) = (try SocketServer(), try SocketFixture(.ipv4))
-                try warm.start(Recorder(), Recorder())
-                warm.closeBoth()
-                var (taken, connected): ([CInt], [InputStream]) = ([], [])
-                var error: Errno?
-                // What was closed on another thread may leave a descriptor free that was not when they were taken.
-                while error == nil {
-                    taken += takeDescriptors(upTo: 100)
-                    let (recorder, input) = (Recorder(), Stream.connection(to: server.address).input)
-                    recorder.readsEverything()
-                    input.start(recorder)
-                    RunLoop.current.serve { !recorder.events.isEmpty }
-                    error = input.streamErrno
-                    if recorder.events == [.openCompleted] { connected.append(input) }
-                }
-                try #require(error == .tooManyOpenFiles)
-                for number in taken { close(number) }
-                let (input, opened) = (Stream.connection(to: server.address).input, Recorder())
-                input.start(opened)
-                RunLoop.current.serve { opened.events == [.openCompleted] }
-            }
-        }
-    }
-
-    @Test func `a hundred connections leave no descriptor behind`() async {
-        await #expect(processExitsWith: .success) {
-            try onAThread {
-                func once(_ origin: SocketOrigin, _ way: Int) throws {
-                    let (fixture, recorder) = (try SocketFixture(origin), Recorder())
-                    recorder.readsEverything()
-                    for stream in fixture.streams { stream.start(recorder) }
-                    let peer = try fixture.peer
-                    RunLoop.current.serve { recorder.count(.openCompleted) == 2 }
-                    _ = fixture.output.write(pattern(100))
-                    if way == 0 { peer.close() }
-                    if way == 1 { fixture.closeBoth() }
-                    if way == 2 { fixture.releaseStreams() }
-                    RunLoop.current.serve {
-                        way > 0 || [.endEncountered, .errorOccurred].contains(recorder.events.last)
-                    }
-                }
-                let sockets = openSockets()
-                for way in 0..<3 { for origin in SocketOrigin.allCases { try once(origin, way) } }
-                waitUntil { openSockets() == sockets }
-                let before = ownDescriptors()
-                for round in 0..<Depth.of(full: 1000, quick: 100) {
-                    try once(SocketOrigin.allCases[round % 6], round % 3)
-                }
-                waitUntil { ownDescriptors() == before }
             }
         }
     }

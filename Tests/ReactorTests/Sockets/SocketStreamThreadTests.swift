@@ -73,24 +73,6 @@ import Testing
         }
     }
 
-    @Test(arguments: SocketOrigin.allCases)
-    func `a half may be closed on one thread while another reads`(origin: SocketOrigin) throws {
-        for _ in 0..<10 {
-            let fixture = try SocketFixture(origin)
-            try fixture.openBoth()
-            let (peer, streams) = (try fixture.peer, Carrier(fixture.streams))
-            onThreads(3) { index in
-                switch index {
-                case 0: while !(streams.value[0] as! InputStream).read(upTo: 100).isEmpty {}
-                case 1: for stream in streams.value { stream.close() }
-                default: while peer.send([1, 2, 3]) {}
-                }
-            }
-            #expect(fixture.streams.allSatisfy { $0.streamStatus == .closed })
-            #expect(fixture.input.socketDescriptor == nil)
-        }
-    }
-
     // MARK: Connecting
 
     @Test func `closing at the moment of connecting leaves no connection open`() async {
@@ -139,24 +121,6 @@ import Testing
                 }
             }
             waitUntil { openSockets() == before && engines.allSatisfy { $0.object == nil } }
-        }
-    }
-
-    @Test func `getting properties while connecting does not disturb`() throws {
-        for _ in 0..<50 {
-            let fixture = try SocketFixture(.abstract)
-            let input = Carrier(fixture.input!)
-            let asker = try JoinableThread(name: "asker") {
-                while input.value.streamStatus != .open {
-                    _ = input.value.localAddress
-                    input.value.keepAlive = true
-                }
-            }
-            fixture.input.open()
-            fixture.output.open()
-            #expect(fixture.output.write([1]) == 1)
-            asker.join()
-            #expect(try fixture.peer.receive(1) == [1])
         }
     }
 }

@@ -5,28 +5,56 @@ import SystemPackage
 import Testing
 
 @Suite(.runLoop) struct SocketStreamTimeoutTests {
-    @Test(arguments: SocketOrigin.allCases)
-    func `an idle connection that no thread uses fails both halves`(origin: SocketOrigin) throws {
-        let fixture = try SocketFixture(origin)
-        try fixture.openBoth()
-        fixture.input.idleTimeout = .milliseconds(10)
-        waitUntil { fixture.streams.allSatisfy { $0.streamStatus == .error } }
-        for stream in fixture.streams { #expect(stream.streamErrno == .timedOut) }
+    private let reader = Recorder()
+    private let writer = Recorder()
+
+    @Test(arguments: [SocketOrigin.ipv4, .descriptor])
+    func `the write timeout applies again whenever the peer stops`(origin: SocketOrigin) throws {
+        try withVirtualTime { time in
+            let fixture = try SocketFixture(origin, isNarrow: true)
+            fixture.output.writeTimeout = .seconds(100)
+            try fixture.start(reader, writer)
+            func fill() -> Int {
+                var sent = 0
+                while fixture.output.hasSpaceAvailable { sent += fixture.output.writeOnce(pattern(5000)) }
+                return sent
+            }
+            for _ in 0..<3 {
+                let sent = fill()
+                time.advance(by: .seconds(60))
+                #expect(try fixture.peer.receive(sent).count == sent)
+                if !fixture.output.hasSpaceAvailable {
+                    let told = writer.count(.hasSpaceAvailable)
+                    RunLoop.current.serve { writer.count(.hasSpaceAvailable) > told }
+                }
+            }
+            _ = fill()
+            time.advance(by: .seconds(99))
+            #expect(fixture.output.streamStatus == .open)
+            time.advance(by: .seconds(2))
+            #expect(fixture.output.streamErrno == .timedOut && fixture.input.streamErrno == .timedOut)
+        }
     }
 
     @Test(arguments: SocketOrigin.allCases)
-    func `the write timeout applies again when the peer stops again`(origin: SocketOrigin) throws {
-        let fixture = try SocketFixture(origin, isNarrow: true)
-        fixture.output.writeTimeout = .seconds(10_000)
-        try fixture.openBoth()
-        let (peer, size) = (try fixture.peer, 200_000)
-        let receiver = try Background { peer.receive(size).count }
-        #expect(fixture.output.write(pattern(size)) == size && receiver.value == size)
-        fixture.output.writeTimeout = .milliseconds(20)
-        let begin = Deadline.now
-        #expect(fixture.output.write(pattern(4_000_000)) < 4_000_000)
-        #expect(Deadline.now - begin >= .milliseconds(20))
-        #expect(fixture.output.streamErrno == .timedOut)
+    func `received and sent bytes count as activity`(origin: SocketOrigin) throws {
+        try withVirtualTime { time in
+            let fixture = try SocketFixture(origin)
+            fixture.output.idleTimeout = .seconds(10)
+            reader.readsEverything()
+            try fixture.start(reader, writer)
+            for count in 1...3 {
+                time.advance(by: .seconds(6))
+                try fixture.peer.send([1])
+                RunLoop.current.serve { reader.bytes.count == count }
+                time.advance(by: .seconds(6))
+                #expect(fixture.output.writeOnce([1]) == 1)
+            }
+            time.advance(by: .seconds(9))
+            #expect(fixture.streams.allSatisfy { $0.streamStatus == .open })
+            time.advance(by: .seconds(2))
+            #expect(fixture.streams.allSatisfy { $0.streamErrno == .timedOut })
+        }
     }
 
     @Test func `a write timeout wakes no thread while no byte waits`() async {
@@ -42,35 +70,21 @@ import Testing
     }
 
     #if DEBUG
-    @Test func `received and sent bytes count as activity`() throws {
-        let (fixture, recorder) = (try SocketFixture(), Recorder())
-        fixture.output.idleTimeout = .seconds(10_000)
-        try fixture.openBoth()
-        recorder.readsEverything()
-        fixture.input.start(recorder)
-        let opened = try #require(fixture.input.lastActivity)
-        #expect(fixture.output.writeOnce([1]) == 1)
-        let written = try #require(fixture.input.lastActivity)
-        try fixture.peer.send([1])
-        RunLoop.current.serve { recorder.bytes == [1] }
-        #expect(try opened < written && written < #require(fixture.input.lastActivity))
-    }
-
     @Test func `no timer outlives its timeout or the streams`() throws {
         let fixture = try SocketFixture()
         fixture.input.idleTimeout = .milliseconds(1)
         fixture.input.idleTimeout = nil
         try fixture.openBoth()
-        #expect(!fixture.input.hasTimeoutTimer)
-        fixture.input.idleTimeout = .seconds(3600)
-        #expect(fixture.input.hasTimeoutTimer)
-        fixture.input.idleTimeout = nil
-        #expect(!fixture.input.hasTimeoutTimer)
-        fixture.input.idleTimeout = .seconds(3600)
-        fixture.closeBoth()
-        #expect(!fixture.input.hasTimeoutTimer)
+        #expect(fixture.input.timeoutTimer == nil)
+        for closes in [false, true] {
+            fixture.input.idleTimeout = .seconds(3600)
+            let timer = try #require(fixture.input.timeoutTimer)
+            #expect(timer.isValid)
+            if closes { fixture.closeBoth() } else { fixture.input.idleTimeout = nil }
+            #expect(!timer.isValid && fixture.input.timeoutTimer == nil)
+        }
         fixture.input.setProperty(Duration.seconds(3600), forKey: .socketIdleTimeoutKey)
-        #expect(!fixture.input.hasTimeoutTimer)
+        #expect(fixture.input.timeoutTimer == nil)
     }
 
     @Test func `no timer stays when the streams close while another thread sets a timeout`() throws {
@@ -89,7 +103,7 @@ import Testing
                     isSetting.count()
                 } while fixture.streams.contains { $0.streamStatus != .closed }
             }
-            try #require(!fixture.input.hasTimeoutTimer)
+            try #require(fixture.input.timeoutTimer == nil)
         }
     }
     #endif

@@ -74,36 +74,6 @@ import Testing
         #expect(datagrams.allSatisfy { ($0.credentials != nil) == withCredentials })
     }
 
-    @Test func `descriptors for which this process has no room are reported`() async {
-        await #expect(processExitsWith: .success) {
-            try onAThread {
-                let (one, other) = try Channel.datagrams.open()
-                let sender = try DatagramSocket(descriptor: one) { _, _, _ in }
-                var datagrams: [DatagramSocket.Datagram] = []
-                var options = DatagramSocket.Options()
-                options.descriptorLimit = 2
-                let receiver = try DatagramSocket(descriptor: other, options: options) {
-                    socket, _, datagram in
-                    datagrams.append(datagram)
-                    socket.close()
-                }
-                try RunLoop.current.add(receiver, forMode: .default)
-                // Opens the loop's own descriptors.
-                RunLoop.current.poll()
-                try #require(try sender.send([0], descriptors: [.standardInput, .standardOutput]))
-                var limit = rlimit()
-                getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-                limit.rlim_cur = 0
-                setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-                RunLoop.current.serve { !datagrams.isEmpty }
-                limit.rlim_cur = limit.rlim_max
-                setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-                try #require(datagrams.map(\.descriptors) == [[]])
-                try #require(datagrams.map(\.hasLostDescriptors) == [true])
-            }
-        }
-    }
-
     @Test func `a datagram's sender is reported on request, as far as it is known`() throws {
         // Sent before the receiver asks for credentials: the kernel does not know the process.
         #expect(try sender.send([0]))

@@ -1,5 +1,6 @@
 import Reactor
 import ReactorTesting
+import SystemPackage
 import Testing
 
 @Suite(.runLoop) struct BoundPairTests {
@@ -37,19 +38,6 @@ import Testing
         while case let more = input.read(upTo: 13), !more.isEmpty { bytes += more }
         thread.join()
         #expect(bytes == pattern(50_000) && count.value == 50_000 && input.streamStatus == .atEnd)
-    }
-
-    @Test func `written bytes are read in order between two loops`() throws {
-        let (thread, pair) = (try RunLoopThread(name: "writer"), Stream.boundPair(bufferSize: 10))
-        reader.readsEverything(by: 7)
-        writer.writes(pattern(5000), by: 3)
-        pair.output.delegate = writer
-        pair.output.schedule(in: thread.runLoop, forMode: .default)
-        pair.output.open()
-        pair.input.start(reader)
-        #expect(loop.run(in: .default) == .finished)
-        thread.stop()
-        #expect(reader.bytes == pattern(5000))
     }
 
     @Test func `a bound pair reports room and bytes without a run loop, and ends after the last byte`() {
@@ -112,6 +100,18 @@ import Testing
         output.start(writer)
         #expect(output.write([1]) == 0 && output.streamStatus == .atEnd)
         loop.serve { writer.events == [.openCompleted, .endEncountered] }
+    }
+
+    @Test func `bytes that were written before a pair fails are delivered before its error`() {
+        let buffer = BoundBuffer(capacity: 100)
+        let (input, output) = (InputStream(reading: buffer), OutputStream(writing: buffer))
+        for stream in [input, output] { stream.open() }
+        #expect(output.write([1, 2]) == 2)
+        buffer.fail(Errno.ioError)
+        reader.readsEverything()
+        input.start(reader)
+        #expect(loop.run(in: .default) == .finished)
+        #expect(reader.bytes == [1, 2] && reader.events.last == .errorOccurred)
     }
 
     @Test func `getBoundStreams returns a pair, one half, or none`() {

@@ -141,21 +141,6 @@ import Testing
         thread.stop()
         try own.close()
     }
-
-    @Test func `closing a stream elsewhere leaves a source of the same lent descriptor its events`() throws {
-        let (thread, pipe, calls) = (try RunLoopThread(name: "served"), try TestPipe(), Countdown(1))
-        thread.runLoop.performAndWait {
-            let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in
-                pipe.get()
-                calls.count()
-            }
-            do { try RunLoop.current.add(source, forMode: .default) } catch { Issue.record(error) }
-        }
-        Self.end(InputStream(descriptor: pipe.readEnd), of: thread.runLoop, by: .closeLent)
-        pipe.put()
-        calls.wait()
-        thread.stop()
-    }
 }
 
 /// Events are about bytes that are there: a report of the kernel that is older than a read is not one.

@@ -118,23 +118,6 @@ enum EndsKind: CaseIterable {
         try pipe.readEnd.close()
     }
 
-    @Test func `without a loop, a write to a pipe accepts what fits, and then waits for room`() throws {
-        let pipe = try FileDescriptor.pipe()
-        let capacity = Int(fcntl(pipe.writeEnd.rawValue, 1032))  // F_GETPIPE_SZ, which Glibc lacks
-        let output = OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true)
-        output.open()
-        #expect(output.writeOnce(pattern(capacity)) == capacity)
-        let read = Shared<[UInt8]>([])
-        let reader = try JoinableThread(name: "reader") {
-            let input = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
-            read.value = input.readAllBytes()
-        }
-        #expect(output.write(pattern(capacity + 300_000)[capacity...]) == 300_000)
-        output.close()
-        reader.join()
-        #expect(read.value == pattern(capacity + 300_000))
-    }
-
     @Test(arguments: [true, false])
     func `a stream leaves its descriptor's flags alone`(isNonBlocking: Bool) throws {
         let (pipe, ends) = (try FileDescriptor.pipe(), try makeTerminal())

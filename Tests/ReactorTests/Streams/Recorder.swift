@@ -133,10 +133,6 @@ func content(of path: FilePath) throws -> [UInt8] { try #require(content(of: pat
 /// How many of the process's descriptors are of the file at `path`.
 func openDescriptors(of path: FilePath) -> Int { openPaths().count { $0 == path.string } }
 
-/// How many of the process's descriptors are of files, pipes, terminals and devices. Those that Dispatch
-/// opens when it is first used have no name, and don't count.
-func openFiles() -> Int { openPaths().count { !$0.hasPrefix("anon_inode") && !$0.hasPrefix("/proc") } }
-
 func openPaths() -> [String] {
     entries(of: "/proc/self/fd").map { name in
         var buffer = [CChar](repeating: 0, count: 4096)

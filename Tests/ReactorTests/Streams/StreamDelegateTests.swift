@@ -1,4 +1,3 @@
-import Dispatch
 import Reactor
 import ReactorTesting
 import SystemPackage
@@ -8,16 +7,20 @@ import Testing
 @Suite(.runLoop) struct StreamDelegateTests {
     private let loop = RunLoop.current
 
-    @Test(arguments: StreamKind.allCases)
-    func `a ready stream's loop sleeps until a delegate receives the events`(kind: StreamKind) throws {
-        let (fixture, recorder) = (try Fixture(kind), Recorder())
-        fixture.stream.start(nil)
-        repeat { loop.settle() } while fixture.stream.streamStatus == .opening
-        #expect(loop.passesInAWhile() < 10)
-        fixture.stream.delegate = recorder
-        loop.serve { recorder.events.count == 2 }
-        loop.settle()
-        #expect(recorder.events == [.openCompleted, kind.transferEvent])
+    @Test(arguments: StreamKind.allCases, [StreamPlace.ownLoop, .queue])
+    func `a ready stream's events wait for a delegate, and its loop sleeps meanwhile`(
+        kind: StreamKind, place: StreamPlace
+    ) throws {
+        let (fixture, counter, stage) = (try Fixture(kind), Counter(), try StreamStage(place))
+        stage.schedule(fixture.stream)
+        fixture.stream.open()
+        repeat { try stage.settle() } while fixture.stream.streamStatus == .opening
+        if place == .ownLoop { #expect(loop.passesInAWhile() < 10) }
+        fixture.stream.delegate = counter
+        stage.wait(for: counter) { $0.count == 2 }
+        try stage.settle()
+        #expect(counter.events.value == [1, kind.transferEvent.rawValue])
+        fixture.stream.close()
     }
 
     @Test func `the end and an error wait for a delegate, and an error at opening is the only event`() {
@@ -79,22 +82,6 @@ import Testing
         #expect(deliveries == 1 && recorder == nil)
     }
 
-    @Test func `bytes that were read without a delegate are not delivered to a later one`() throws {
-        let (pipe, recorder) = (try FileDescriptor.pipe(), Recorder())
-        let input = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
-        try pipe.writeEnd.writeAll([1])
-        input.start(nil)
-        loop.settle()
-        #expect(input.read(upTo: 10) == [1])
-        input.delegate = recorder
-        loop.serve { !recorder.events.isEmpty }
-        loop.settle()
-        #expect(recorder.events == [.openCompleted])
-        try pipe.writeEnd.writeAll([2])
-        loop.serve { recorder.events.last == .hasBytesAvailable }
-        try pipe.writeEnd.close()
-    }
-
     @Test func `setting a delegate on another thread wakes the loop for it`() throws {
         let (fixture, recorder) = (try Fixture(.pipe), Recorder())
         fixture.stream.start(nil)
@@ -106,17 +93,6 @@ import Testing
         }
         loop.serve { recorder.events.count == 2 }
         setter.join()
-    }
-
-    @Test func `on a Dispatch queue, too, events wait for a delegate`() {
-        let (queue, counter) = (DispatchQueue(label: "stream"), Counter())
-        let input = InputStream(data: [1])
-        input.setDispatchQueue(queue)
-        input.open()
-        queue.sync {}
-        input.delegate = counter
-        counter.events.wait { $0 == [1, 2] ? () : nil }
-        input.close()
     }
 
     @Test func `a stream that is its own delegate receives events before and after another one`() {

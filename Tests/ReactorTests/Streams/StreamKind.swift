@@ -26,10 +26,14 @@ enum StreamKind: String, CaseIterable, Sendable {
     }
 }
 
-/// A stream of some kind, with what it needs. Inputs hold `"abcdef"`.
+/// A stream of some kind, with what it needs. Inputs hold `"abcdef"`, or other bytes.
 final class Fixture {
     let kind: StreamKind
     private(set) var stream: Stream!
+    private let bytes: [UInt8]
+    /// Whether a pipe or socket ends only with ``finish()``.
+    private let isOpenEnded: Bool
+    private var writer: FileDescriptor?
     private let folder = TemporaryFolder()
     private var others: [Stream] = []
     private var descriptors: [FileDescriptor] = []
@@ -39,9 +43,9 @@ final class Fixture {
 
     static let content = Array("abcdef".utf8)
 
-    init(_ kind: StreamKind) throws {
-        self.kind = kind
-        stream = kind.isInput ? try input() : try output()
+    init(_ kind: StreamKind, _ bytes: [UInt8] = content, isOpenEnded: Bool = false) throws {
+        (self.kind, self.bytes, self.isOpenEnded) = (kind, bytes, isOpenEnded)
+        stream = kind.isInput ? try makeInput() : try makeOutput()
     }
 
     /// A stream of `kind` on the calling thread's loop, and its delegate, which has received the opening and the
@@ -55,12 +59,32 @@ final class Fixture {
     }
 
     deinit {
+        finish()
         for descriptor in descriptors { try? descriptor.close() }
         stream?.close()
         memory.deallocate()
     }
 
+    var input: InputStream { stream as! InputStream }
+
     func releaseStream() { stream = nil }
+
+    /// Ends an open-ended input after its bytes.
+    func finish() {
+        try? writer?.close()
+        writer = nil
+    }
+
+    /// Writes the bytes to `end`, on a thread of its own if they may not fit, and closes it.
+    private func feed(_ end: FileDescriptor) throws {
+        guard bytes.count > 4096 else {
+            try end.writeAll(bytes)
+            if isOpenEnded { writer = end } else { try end.close() }
+            return
+        }
+        _ = try JoinableThread(name: "feed") { [bytes] in _ = try? end.closeAfter { try end.writeAll(bytes) }
+        }
+    }
 
     /// Moves `count` bytes, as a delegate does at its event.
     @discardableResult
@@ -80,43 +104,41 @@ final class Fixture {
         (stream as? InputStream)?.hasBytesAvailable ?? (stream as! OutputStream).hasSpaceAvailable
     }
 
-    private func input() throws -> InputStream {
+    private func makeInput() throws -> InputStream {
         switch kind {
-        case .file: return InputStream(path: try folder.file(Self.content))
+        case .file: return InputStream(path: try folder.file(bytes))
         case .device: return InputStream(path: "/dev/zero")
-        case .bytes: return InputStream(data: Self.content)
+        case .bytes: return InputStream(data: bytes)
         case .fifo:
             let path = folder.fifo()
             let reader = try FileDescriptor.open(path, .readOnly, options: [.nonBlocking])
             let writer = try FileDescriptor.open(path, .writeOnly)
-            let input = InputStream(descriptor: reader, closeWhenDone: true)
-            try writer.closeAfter { _ = try writer.writeAll(Self.content) }
-            return input
+            try feed(writer)
+            return InputStream(descriptor: reader, closeWhenDone: true)
         case .pipe:
             let pipe = try FileDescriptor.pipe()
-            try pipe.writeEnd.closeAfter { _ = try pipe.writeEnd.writeAll(Self.content) }
+            try feed(pipe.writeEnd)
             return InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
         case .terminal:
             let pair = try makeTerminal()
             descriptors.append(pair.master)
-            try pair.master.writeAll(Self.content)
+            try pair.master.writeAll(bytes)
             return InputStream(descriptor: pair.slave, closeWhenDone: true)
         case .socket:
-            let (peer, other) = try SocketPeer.pair()
-            peer.send(Self.content)
-            peer.close()
-            return Stream.connection(descriptor: other, closeWhenDone: true).input
-        case .connection: return Stream.connection(to: try connect { peer in peer.send(Self.content) }).input
+            let (peer, other) = try socketPair()
+            try feed(FileDescriptor(rawValue: peer))
+            return Stream.connection(descriptor: FileDescriptor(rawValue: other), closeWhenDone: true).input
+        case .connection: return Stream.connection(to: try connect { [bytes] peer in peer.send(bytes) }).input
         default:
-            let pair = Stream.boundPair(bufferSize: 6)
+            let pair = Stream.boundPair(bufferSize: bytes.count)
             pair.output.open()
-            pair.output.write(Self.content)
+            pair.output.write(bytes)
             pair.output.close()
             return pair.input
         }
     }
 
-    private func output() throws -> OutputStream {
+    private func makeOutput() throws -> OutputStream {
         switch kind {
         case .outputFile: return OutputStream(path: folder.path.appending("file"))
         case .outputDevice: return OutputStream(path: "/dev/null")

@@ -4,36 +4,103 @@ import ReactorTesting
 import SystemPackage
 import Testing
 
+/// Streams of every kind, wherever they deliver their events.
 @Suite(.runLoop) struct StreamLifetimeTests {
     private let loop = RunLoop.current
 
-    @Test(arguments: StreamKind.allCases, [true, false])
-    func `a stream closed or removed in its callback ends the loop`(kind: StreamKind, closes: Bool) throws {
-        for event in [.openCompleted, kind.transferEvent] as [Stream.Event] {
-            let (fixture, recorder) = (try Fixture(kind), Recorder())
-            recorder.onEvent = { stream, received in
+    @Test(arguments: StreamKind.allCases, StreamPlace.allCases)
+    func `each read or write brings one event in the stream's place, until the stream is removed`(
+        kind: StreamKind, place: StreamPlace
+    ) throws {
+        let (fixture, counter, stage) = (try Fixture(kind), Counter(), try StreamStage(place))
+        stage.start(fixture.stream, counter)
+        for count in 2...3 {
+            stage.wait(for: counter) { $0.count == count }
+            try stage.settle()
+            #expect(counter.events.value.count == count)
+            if place == .ownLoop { #expect(loop.passesInAWhile() < 10) }
+            fixture.move(1)
+        }
+        stage.wait(for: counter) { $0.count == 4 }
+        #expect(counter.events.value == [1] + [UInt](repeating: kind.transferEvent.rawValue, count: 3))
+        #expect(counter.threads.value.contains(UInt(pthread_self())) == (place == .ownLoop))
+        stage.remove(fixture.stream)
+        fixture.move(1)
+        try stage.settle()
+        #expect(counter.events.value.count == 4 && stage.isEmpty)
+    }
+
+    @Test(arguments: StreamKind.allCases, StreamPlace.allCases)
+    func `a stream closed or removed in its callback delivers nothing more, and ends its loop`(
+        kind: StreamKind, place: StreamPlace
+    ) throws {
+        let stage = try StreamStage(place)
+        let streamLoop = place == .queue ? nil : stage.loop
+        for (event, closes) in [
+            (.openCompleted, true), (.openCompleted, false), (kind.transferEvent, true),
+            (kind.transferEvent, false),
+        ] as [(Stream.Event, Bool)] {
+            let fixture = try Fixture(kind)
+            let counter = Counter { stream, received in
                 guard received == event else { return }
-                if closes { stream.close() } else { stream.remove(from: .current, forMode: .default) }
+                if closes { return stream.close() }
+                if let streamLoop { return stream.remove(from: streamLoop, forMode: .default) }
+                stream.setDispatchQueue(nil)
             }
-            fixture.stream.start(recorder)
-            #expect(loop.run(in: .default) == .finished)
-            #expect(recorder.events.last == event)
+            stage.start(fixture.stream, counter)
+            stage.wait(for: counter) { $0.contains(event.rawValue) }
+            try stage.settle()
+            #expect(counter.events.value.last == event.rawValue && stage.isEmpty)
             #expect(fixture.stream.streamStatus == (closes ? .closed : .open))
         }
     }
 
-    @Test(arguments: StreamKind.allCases)
-    func `a stream released in its callback lives until the callback returns`(kind: StreamKind) throws {
-        let (fixture, recorder) = (try Fixture(kind), Recorder())
-        weak let stream = fixture.stream
-        recorder.onEvent = { [unowned recorder] stream, _ in
-            fixture.releaseStream()
+    @Test(arguments: StreamKind.allCases, StreamPlace.allCases)
+    func `a stream released in its callback lives until the callback returns`(
+        kind: StreamKind, place: StreamPlace
+    ) throws {
+        let (fixture, stage) = (Carrier(try Fixture(kind)), try StreamStage(place))
+        weak let stream = fixture.value.stream
+        let counter = Counter { stream, _ in
+            fixture.value.releaseStream()
             #expect(stream.streamStatus == .open)
-            recorder.onEvent = { _, _ in }
         }
-        fixture.stream.start(recorder)
-        #expect(loop.run(in: .default) == .finished)
-        #expect(stream == nil && recorder.events.first == .openCompleted)
+        stage.start(fixture.value.stream, counter)
+        stage.wait(for: counter) { !$0.isEmpty }
+        waitUntil { stream == nil }
+        try stage.settle()
+        #expect(counter.events.value.first == 1 && stage.isEmpty)
+    }
+
+    enum Ending: CaseIterable {
+        case close, remove, release
+    }
+
+    @Test(arguments: StreamKind.allCases, Ending.allCases)
+    func `a stream that another thread closes, removes or releases delivers nothing more`(
+        kind: StreamKind, ending: Ending
+    ) throws {
+        for place in [StreamPlace.otherLoop, .queue] {
+            let stage = try StreamStage(place)
+            for round in 0..<10 {
+                let (fixture, counter) = (try Fixture(kind), Counter())
+                weak let stream = fixture.stream
+                stage.start(fixture.stream, counter)
+                if round.isMultiple(of: 2) { counter.wait { !$0.isEmpty } }
+                switch ending {
+                case .close: fixture.stream.close()
+                case .remove: stage.remove(fixture.stream)
+                case .release: fixture.releaseStream()
+                }
+                // A callback that had begun may count, but none after this.
+                try stage.settle()
+                let before = counter.events.value.count
+                try stage.settle()
+                #expect(counter.events.value.count == before && stage.isEmpty)
+                fixture.releaseStream()
+                waitUntil { stream == nil }
+            }
+        }
     }
 
     @Test(arguments: StreamKind.allCases)
@@ -65,107 +132,28 @@ import Testing
         try pipe.writeEnd.close()
     }
 
-    enum Ending: CaseIterable {
-        case closedInput, releasedInput, releasedOutput
-    }
-
-    @Test(arguments: Ending.allCases)
-    func `a file is closed with its stream`(ending: Ending) throws {
-        let (folder, recorder) = (TemporaryFolder(), Recorder())
-        let path = try folder.file(pattern(300_000))
-        var stream: Stream? = ending == .releasedOutput ? OutputStream(path: path) : InputStream(path: path)
-        recorder.onEvent = { stream, event in
-            _ = (stream as? InputStream)?.read(upTo: 1000)
-            if ending == .closedInput, event == .hasBytesAvailable { stream.close() }
-        }
-        stream?.start(recorder)
-        loop.serve { recorder.events.count >= 2 }
-        #expect(ending == .closedInput || openDescriptors(of: path) == 1)
-        stream = nil
-        while openDescriptors(of: path) > 0 { sched_yield() }
-    }
-
     @Test(arguments: StreamKind.allCases)
-    func `a loop nested in a callback does not call it again, and sleeps`(kind: StreamKind) throws {
-        let (fixture, recorder) = (try Fixture(kind), Recorder())
-        var passes: [Int] = []
-        recorder.onEvent = { [unowned recorder] _, _ in
+    func `a loop nested in a callback does not call it again, sleeps, and serves other streams`(
+        kind: StreamKind
+    ) throws {
+        let (fixture, other) = (try Fixture(kind), try Fixture(.pipe))
+        let (recorder, otherRecorder) = (Recorder(), Recorder())
+        otherRecorder.readsEverything()
+        recorder.onEvent = { [unowned recorder, loop] _, event in
             let count = recorder.events.count
-            passes.append(RunLoop.current.passesInAWhile())
+            #expect(loop.passesInAWhile() < 10)
+            if event == .openCompleted { other.stream.start(otherRecorder) }
+            loop.serve { otherRecorder.events.last == .endEncountered }
             #expect(recorder.events.count == count)
         }
         fixture.stream.start(recorder)
         loop.serve { recorder.events.count == 2 }
-        #expect(passes.allSatisfy { $0 < 10 })
         #expect(recorder.events == [.openCompleted, kind.transferEvent])
-    }
-
-    @Test func `a loop nested in a callback serves other streams`() throws {
-        let (outer, inner) = (try Fixture(.pipe), try Fixture(.pipe))
-        let (first, second) = (Recorder(), Recorder())
-        second.readsEverything()
-        first.onEvent = { _, event in
-            guard event == .hasBytesAvailable else { return }
-            inner.stream.start(second)
-            RunLoop.current.serve { second.events.last == .endEncountered }
-            outer.move(1)
-        }
-        outer.stream.start(first)
-        loop.serve { first.count(.hasBytesAvailable) == 2 }
-        #expect(second.bytes == Fixture.content)
+        #expect(otherRecorder.bytes == Fixture.content)
     }
 }
 
 @Suite(.runLoop) struct StreamThreadTests {
-    @Test(arguments: StreamKind.allCases)
-    func `a stream delivers on another thread's loop until it is removed there`(kind: StreamKind) throws {
-        let (thread, fixture, counter) = (try RunLoopThread(name: "streams"), try Fixture(kind), Counter())
-        fixture.stream.schedule(in: thread.runLoop, forMode: .custom)
-        fixture.stream.start(counter, on: thread.runLoop)
-        counter.wait { $0.count == 2 }
-        fixture.move(1)
-        counter.wait { $0.count == 3 }
-        #expect(counter.events.value == [1, kind.transferEvent.rawValue, kind.transferEvent.rawValue])
-        for mode in [.default, RunLoop.Mode.custom] {
-            fixture.stream.remove(from: thread.runLoop, forMode: mode)
-        }
-        fixture.move(1)
-        #expect(thread.runLoop.performAndWait { RunLoop.current.poll(.custom) } == .finished)
-        #expect(counter.events.value.count == 3)
-        #expect(!counter.threads.value.contains(UInt(pthread_self())))
-        thread.stop()
-    }
-
-    @Test(arguments: StreamKind.allCases)
-    func `closing from another thread ends the delivery`(kind: StreamKind) throws {
-        let thread = try RunLoopThread(name: "streams")
-        for _ in 0..<20 {
-            let (fixture, counter) = (try Fixture(kind), Counter())
-            fixture.stream.start(counter, on: thread.runLoop, mode: .common)
-            fixture.stream.close()
-            // A callback that had begun may count, but none after this.
-            thread.runLoop.performAndWait {}
-            let before = counter.events.value.count
-            thread.runLoop.performAndWait { RunLoop.current.settle() }
-            #expect(counter.events.value.count == before && fixture.stream.streamStatus == .closed)
-        }
-        thread.stop()
-    }
-
-    @Test(arguments: StreamKind.allCases)
-    func `a stream may be released on another thread while the loop serves it`(kind: StreamKind) throws {
-        let thread = try RunLoopThread(name: "streams")
-        for round in 0..<20 {
-            let (fixture, counter) = (try Fixture(kind), Counter())
-            weak let stream = fixture.stream
-            fixture.stream.start(counter, on: thread.runLoop)
-            if round.isMultiple(of: 2) { counter.wait { !$0.isEmpty } }
-            fixture.releaseStream()
-            waitUntil { stream == nil }
-        }
-        thread.stop()
-    }
-
     @Test(arguments: StreamKind.allCases)
     func `a stream can be scheduled again after its loop's thread has ended`(kind: StreamKind) throws {
         let (fixture, recorder, thread) = (try Fixture(kind), Recorder(), try RunLoopThread(name: "ends"))

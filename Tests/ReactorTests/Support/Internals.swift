@@ -24,13 +24,8 @@ extension Stream {
     /// What the halves of a socket share, and must end with them.
     var sharedConnection: AnyObject? { socketConnection }
 
-    /// When a byte last came or went, as the idle timeout sees it.
-    var lastActivity: Deadline? {
-        let timeouts = socketConnection?.timeouts
-        return timeouts.map { Deadline(uptimeNanoseconds: $0.lastActivity.load(ordering: .relaxed)) }
-    }
-
-    var hasTimeoutTimer: Bool { socketConnection?.timeouts?.timing.withLock { $0.timer } != nil }
+    /// The timer of a socket's timeouts.
+    var timeoutTimer: Timer? { socketConnection?.timeouts?.timing.withLock { $0.timer } }
 
     private var socketConnection: SocketConnection? { (engine.backend as? SocketInput)?.connection }
 }
