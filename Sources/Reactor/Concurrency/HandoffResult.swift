@@ -43,7 +43,8 @@ extension InputStream {
         loop.runOnLoopThread { _ in
             guard let processor = carrier.take() else { return }
             let handoff = ChunkHandoff(stream.value, to: processor, on: queue, limits: limits)
-            result.set(handoff)  // before the start, so that the hand-off of a cancelled task processes nothing
+            // Before the start, so that the hand-off of a cancelled task processes nothing.
+            result.set(handoff)
             handoff.start(inModes: Array(modes.members)) { result.set($0) }
         }
         guard let report = await result.wait(for: loop, isolation: #isolation) else {
