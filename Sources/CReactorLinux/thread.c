@@ -2,6 +2,7 @@
 #include "CReactorLinux.h"
 #include "fork.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -21,7 +22,8 @@ static _Thread_local void *current_loop_object;
 static _Thread_local uint64_t last_poll;
 // Whether the thread had a loop when it called fork. The child does not have it.
 static _Thread_local bool had_loop;
-static _Thread_local bool handles_messages;
+static _Thread_local bool captures_messages;
+static _Thread_local jmp_buf *error_target;
 static _Thread_local enum { unknown, yes, no } is_main_thread;
 
 uint64_t reactor_current_loop(void) { return current_loop; }
@@ -46,8 +48,20 @@ bool reactor_is_on_pool_thread(void) {
         && strcmp(label, "com.apple.root.default-qos.overcommit") != 0;
 }
 
-bool reactor_captures_messages(void) { return handles_messages; }
-void reactor_capture_messages(bool handles) { handles_messages = handles; }
+void reactor_capture_messages(bool captures) { captures_messages = captures; }
+void reactor_leave_at_error(jmp_buf *target) { error_target = target; }
+
+void reactor_note_message(int severity, const char *message) {
+    static const char *const names[] = {"debug", "msg", "warn", "err"};
+    bool is_error = severity == 3;
+    if (captures_messages && !is_error) return;
+    if (captures_messages && error_target) longjmp(*error_target, 1);
+    // As libevent prints it.
+    char line[512];
+    snprintf(line, sizeof line, "[%s] %s\n", severity >= 0 && severity < 4 ? names[severity] : "???", message);
+    reactor_write(STDERR_FILENO, line, strlen(line));
+    if (captures_messages) abort();
+}
 
 // Called for every change that another thread makes to the main loop: two system calls, once for each thread.
 bool reactor_is_main_thread(void) {

@@ -4,6 +4,7 @@
 // run loop, thread-local storage, a signal handler that may only call async-signal-safe functions, and vector
 // instructions.
 
+#include <setjmp.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -105,9 +106,13 @@ void reactor_get_thread_name(void *buffer);
 /// Whether the calling thread is the process's first.
 bool reactor_is_main_thread(void);
 
-/// Whether the calling thread is in a call whose messages the library handles itself.
-bool reactor_captures_messages(void);
-void reactor_capture_messages(bool handles);
+/// Whether the calling thread makes calls of libevent whose failure their results tell: their warnings are dropped.
+void reactor_capture_messages(bool captures);
+/// Where the calling thread continues in place of libevent's exit(3) after an error; NULL for none.
+void reactor_leave_at_error(jmp_buf *target);
+/// libevent's callback for messages. After a message of error severity libevent would exit: this leaves for the target, or
+/// aborts, if the call is one of the library's. Messages in other code's calls are printed, as libevent does by itself.
+void reactor_note_message(int severity, const char *message);
 
 // MARK: Diagnostics
 

@@ -189,7 +189,7 @@ private final class EventBase {
             // libevent ends the process if there are none for its pair of sockets. The other two are the epoll and the probe.
             _ = try SystemCall.make { reactor_require_descriptors(4) }
             return try withoutMessages { () throws(Errno) in
-                guard let base = unsafe reactor_base_make() else { throw .noMemory }
+                guard let base = unsafe reactor_base_make() else { throw Errno(rawValue: errno) }
                 let epoll = unsafe reactor_base_epoll(base)
                 guard epoll >= 0 else {
                     let error = Errno(rawValue: errno)
@@ -263,16 +263,4 @@ private func withoutMessages<Result, Failure: Error>(_ call: () throws(Failure) 
 
 /// libevent has one callback for all its messages in the process, and no way to read it: this replaces one that other code
 /// has set.
-///
-/// A warning in a call of this file is dropped. After a message of error severity libevent exits, so this traps first.
-/// Messages in other code's calls are printed, as libevent does without a callback.
-private let listenToLibevent: Void = unsafe event_set_log_callback { severity, message in
-    let isExpected = reactor_captures_messages()
-    if isExpected, severity != EVENT_LOG_ERR { return }
-    let text = unsafe message.map { unsafe String(cString: $0) } ?? "no message"
-    guard !isExpected else { fatalError("libevent failed: \(text)") }
-    let names = [
-        EVENT_LOG_DEBUG: "debug", EVENT_LOG_MSG: "msg", EVENT_LOG_WARN: "warn", EVENT_LOG_ERR: "err",
-    ]
-    SystemCall.writeToStandardError("[\(names[severity] ?? "???")] \(text)\n")
-}
+private let listenToLibevent: Void = unsafe event_set_log_callback(reactor_note_message)

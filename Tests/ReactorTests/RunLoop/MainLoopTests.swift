@@ -1,3 +1,6 @@
+import Glibc
+import Reactor
+import ReactorTestSupport
 import ReactorTesting
 import Testing
 
@@ -85,6 +88,33 @@ import Testing
         #expect(lines[1] == "flushed")
         #expect(lines[2].hasSuffix(": Too many open files") || lines[2] == "open")
         if spare < 7 { #expect(!lines.contains("open")) }
+    }
+
+    /// libevent ends a process in which it gets no descriptors for a base.
+    @Test func `a loop that another thread leaves no descriptors is refused them, and the process lives`() async {
+        await #expect(processExitsWith: .success) {
+            let (hasEnded, taken) = (Shared(false), Countdown(1))
+            var limit = rlimit(rlim_cur: 64, rlim_max: 64)
+            try #require(setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0)
+            let other = try JoinableThread {
+                while dup(0) >= 0 {}
+                taken.count()
+                // Frees and takes what a base needs.
+                while !hasEnded.value {
+                    for number in 56..<64 { close(CInt(number)) }
+                    while dup(0) >= 0 {}
+                }
+            }
+            taken.wait()
+            for _ in 0..<200 {
+                try onAThread {
+                    Timer.scheduled(after: .zero) { _ in }
+                    _ = RunLoop.current.run(in: .default)
+                }
+            }
+            hasEnded.value = true
+            other.join()
+        }
     }
 
     @Test func `a mode beyond the first costs a loop three descriptors`() async throws {
