@@ -71,12 +71,20 @@ static int replaced_gettime(clockid_t clock, struct timespec *time) {
     return 0;
 }
 
+// How many threads have another time than the kernel's.
+static _Atomic int replaced_count;
+
 void reactor_replace_time(struct reactor_clock *clock, void *source) {
+    int change = (clock != NULL) - (replaced.clock != NULL);
     replaced.clock = clock;
     replaced.source = source;
-    if (!clock) return;
-    __atomic_store_n(&reactor_clock_gettime, replaced_gettime, __ATOMIC_RELAXED);
-    reactor_set_diagnostics(REACTOR_TIME_IS_REPLACED, true);
+    if (change > 0) {
+        replaced_count++;
+        __atomic_store_n(&reactor_clock_gettime, replaced_gettime, __ATOMIC_RELAXED);
+        reactor_set_diagnostics(REACTOR_TIME_IS_REPLACED, true);
+    } else if (change < 0 && --replaced_count == 0) {
+        reactor_set_diagnostics(REACTOR_TIME_IS_REPLACED, false);
+    }
 }
 
 int64_t reactor_clock_offset(void) { return replaced.clock ? replaced.clock->offset : 0; }

@@ -13,7 +13,7 @@ final class Relay {
     private var generator: SeededGenerator
 
     var latency = Duration.zero
-    var pieceSizes: ClosedRange<Int>?
+    var chunkSizes: ClosedRange<Int>?
     var isStalled = false {
         didSet { isStalled ? pause() : proceed() }
     }
@@ -64,6 +64,9 @@ final class Relay {
         pieces = []
         writer?.cancel()
         writer = nil
+        if opposite?.hasEnded ?? true {
+            for pair in [from, to] { pair.close() }
+        }
     }
 
     private func pause() {
@@ -115,7 +118,7 @@ final class Relay {
             guard first.date <= .now else { return deliver(at: first.date) }
             guard !first.bytes.isEmpty else { return finish() }
             guard send(first.bytes) else { return }
-            if pieceSizes != nil { return deliver(at: .now + pieceInterval) }
+            if chunkSizes != nil { return deliver(at: .now + pieceInterval) }
         }
     }
 
@@ -129,7 +132,7 @@ final class Relay {
     /// Sends the first piece, or as much of it as may arrive now. Returns whether the receiver had room.
     private func send(_ bytes: [UInt8]) -> Bool {
         let most = min(
-            pieceSizes.map { Int.random(in: $0, using: &generator) } ?? .max, bytesLeft ?? .max, bytes.count)
+            chunkSizes.map { Int.random(in: $0, using: &generator) } ?? .max, bytesLeft ?? .max, bytes.count)
         let count = unsafe Glibc.send(to.relayed, bytes, most, CInt(MSG_NOSIGNAL))
         guard count >= 0 else {
             if errno == EAGAIN { waitForRoom() } else { endSender() }
@@ -161,10 +164,9 @@ final class Relay {
         end()
     }
 
-    /// Ends the sender: its writes fail, and the receiver reads its end.
+    /// Ends the sender as if its process had ended: the receiver reads the end, and writes of both fail.
     private func endSender() {
-        _ = shutdown(to.relayed, CInt(SHUT_WR))
-        _ = shutdown(from.relayed, CInt(SHUT_RD))
         end()
+        opposite?.end()
     }
 }

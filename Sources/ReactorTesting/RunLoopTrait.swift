@@ -3,7 +3,7 @@ public import Testing
 /// Runs each test on a thread of its own, which has a run loop, and fails a test that does not end.
 ///
 /// ```swift
-/// @Suite(.runLoop(limit: .seconds(5))) struct ClientTests {
+/// @Suite(.runLoop(timeLimit: .seconds(5))) struct ClientTests {
 ///     @Test func `a timer fires`() {
 ///         var hasFired = false
 ///         Timer.scheduled(after: .milliseconds(1)) { _ in hasFired = true }
@@ -17,16 +17,16 @@ public import Testing
 /// runs the loop in the default mode, so timers that it has scheduled fire. A test that is isolated to an actor
 /// stays there; the library serves the main loop while a `@MainActor` test awaits.
 ///
-/// When a test has run for the limit, it fails with what its loop says about itself
-/// (`RunLoop.explain()`), its task is cancelled, and its loop is stopped. A test that ignores both ends the process once no
-/// other test is running, so that a run always ends.
+/// When a test has run for the limit, it fails with its loop's explanation (`RunLoop.explain()`), its task is cancelled, and
+/// the loop of its thread is stopped. A test that ignores both ends the process once no other test with this trait has been
+/// running for five seconds, so that a run always ends.
 ///
 /// At most four tests for each processor run at once, or eight if that is more; the time of those that wait for their turn does
 /// not count. The limit is three times as long under a sanitizer, and REACTOR_TESTING_PATIENCE in the environment multiplies
 /// it. On a test inside a suite with this trait, the test's own limit counts.
 public struct RunLoopTrait: SuiteTrait, TestTrait, TestScoping {
     /// How long a test may run.
-    public let limit: Duration
+    public let timeLimit: Duration
 
     /// Whether the trait of a suite applies to the tests in it: true.
     public var isRecursive: Bool { true }
@@ -36,20 +36,20 @@ public struct RunLoopTrait: SuiteTrait, TestTrait, TestScoping {
         for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
     ) async throws {
         if let scope = TestScope.current {
-            scope.setLimit(limit)
+            scope.setTimeLimit(timeLimit)
             return try await function()
         }
         let scope = TestScope(name: test.displayName ?? test.name)
         try await TestScope.$current.withValue(scope) {
-            try await scope.run(limit: limit, function)
+            try await scope.run(timeLimit: timeLimit, function)
         }
     }
 }
 
 extension Trait where Self == RunLoopTrait {
     /// Runs each test on a thread of its own, which has a run loop, and fails a test that runs for longer than ten seconds.
-    public static var runLoop: Self { runLoop(limit: .seconds(10)) }
+    public static var runLoop: Self { runLoop(timeLimit: .seconds(10)) }
 
-    /// Runs each test on a thread of its own, which has a run loop, and fails a test that runs for longer than `limit`.
-    public static func runLoop(limit: Duration) -> Self { Self(limit: limit) }
+    /// Runs each test on a thread of its own, which has a run loop, and fails a test that runs for longer than `timeLimit`.
+    public static func runLoop(timeLimit: Duration) -> Self { Self(timeLimit: timeLimit) }
 }

@@ -2,7 +2,7 @@ import Glibc
 
 /// The seeds 0 to `count` - 1, for the argument of a test; the one in the environment's REACTOR_SEED, if it is set.
 ///
-/// A failure names its seed, and running the test with that in the environment repeats it.
+/// A failing case shows its seed. Set REACTOR_SEED to that number to rerun only that case.
 ///
 /// ```swift
 /// @Test(arguments: seeds(200))
@@ -14,7 +14,9 @@ import Glibc
 /// A seed decides on the order in which a loop serves what is ready at the same time, which the kernel does not promise, and
 /// on the random sizes of a ``TestConnection``'s pieces.
 public func seeds(_ count: Int) -> [UInt64] {
-    if let text = unsafe getenv("REACTOR_SEED"), let seed = UInt64(unsafe String(cString: text)) {
+    precondition(count >= 0, "seeds(_:) needs a count that is not negative.")
+    if let text = unsafe getenv("REACTOR_SEED").map({ unsafe String(cString: $0) }) {
+        guard let seed = UInt64(text) else { fatalError("REACTOR_SEED is not a seed: \(text)") }
         return [seed]
     }
     return (0..<UInt64(count)).map { $0 }

@@ -2,21 +2,22 @@ import Glibc
 public import Reactor
 public import SystemPackage
 
-/// One end of a connection inside a test, whose bytes the test delays, cuts into pieces, or loses.
+/// One end of an in-process connection. The test can delay, split, stall or cut off its bytes.
 ///
 /// ```swift
 /// let (client, server) = try TestConnection.pair()
 /// server.latency = .milliseconds(40)
-/// server.pieceSizes = 1...7
+/// server.chunkSizes = 1...7
 /// let session = Session(client.input, client.output)
 /// ```
 ///
 /// The streams are socket streams, and take every property of one. What one end writes arrives at the other
 /// through a relay, which the properties and methods of the end that has sent it control. In virtual time
-/// (`withVirtualTime`) a connection makes nobody wait: its bytes arrive, and latencies pass, at once.
+/// (`withVirtualTime`) latency takes no real time.
 ///
-/// A connection is used on the thread that makes it, whose loop relays the bytes in the common modes. It lasts until both ends are closed or released. The sockets are Unix-domain sockets: they have no addresses, and descriptors and
-/// parts of files do not pass.
+/// A connection is used on the thread that makes it, whose loop relays the bytes in the common modes: a blocking read or
+/// write, which keeps the loop from running, may never return. It lasts until both ends are closed or released. The sockets
+/// are Unix-domain sockets: they have no addresses, and descriptors and parts of files do not pass.
 public final class TestConnection {
     /// Reads what the other end has written. Not open yet.
     public let input: InputStream
@@ -31,15 +32,26 @@ public final class TestConnection {
 
     /// Makes the two ends of a connection on the calling thread's loop.
     ///
-    /// - Parameter seed: Decides on the sizes of pieces; see ``pieceSizes``.
+    /// - Parameter seed: Decides on the sizes of chunks; see ``chunkSizes``. Nil for that of `withVirtualTime`, or zero.
     /// - Throws: An error of socketpair(2): `Errno.tooManyOpenFiles`.
-    public static func pair(seed: UInt64 = 0) throws(Errno) -> (TestConnection, TestConnection) {
-        let (first, second) = (try SocketPair(), try SocketPair())
+    public static func pair(seed: UInt64? = nil) throws(Errno) -> (TestConnection, TestConnection) {
+        let first = try SocketPair()
+        let second: SocketPair
+        do throws(Errno) { second = try SocketPair() } catch {
+            first.closeEnd()
+            throw error
+        }
+        let seed = seed ?? (currentTimeSource as? TimeDomain)?.seed ?? 0
         let there = Relay(from: first, to: second, seed)
         let back = Relay(from: second, to: first, seed &+ 1)
         there.opposite = back
         back.opposite = there
-        for relay in [there, back] { try relay.begin() }
+        do throws(Errno) {
+            for relay in [there, back] { try relay.begin() }
+        } catch {
+            for pair in [first, second] { pair.closeEnd() }
+            throw error
+        }
         return (
             TestConnection(first.end, sendingThrough: there), TestConnection(second.end, sendingThrough: back)
         )
@@ -53,16 +65,16 @@ public final class TestConnection {
         set { relay.latency = newValue }
     }
 
-    /// The sizes of the pieces in which bytes arrive at the other end, chosen at random; nil for pieces as they were written. The other
-    /// end reads each piece by itself.
+    /// The sizes of the chunks in which bytes arrive at the other end, chosen at random; nil for chunks as they were
+    /// written. The other end reads each chunk by itself.
     ///
     /// - Precondition: The sizes are positive.
-    public var pieceSizes: ClosedRange<Int>? {
-        get { relay.pieceSizes }
+    public var chunkSizes: ClosedRange<Int>? {
+        get { relay.chunkSizes }
         set {
             precondition(
-                newValue.map { $0.lowerBound > 0 } ?? true, "TestConnection.pieceSizes must be positive.")
-            relay.pieceSizes = newValue
+                newValue.map { $0.lowerBound > 0 } ?? true, "TestConnection.chunkSizes must be positive.")
+            relay.chunkSizes = newValue
         }
     }
 
@@ -72,11 +84,17 @@ public final class TestConnection {
     /// Passes bytes on again.
     public func resume() { relay.isStalled = false }
 
-    /// Closes this end as if its process had ended, once `count` more bytes have arrived at the other: that reads its end, and
-    /// what this end writes afterwards fails.
-    public func close(afterBytes count: Int) { relay.closes(after: count) }
+    /// Ends this end, as if its process had ended, after the peer has received `count` more bytes. The peer reads the end of
+    /// the stream; further writes of both ends fail.
+    ///
+    /// - Precondition: `count` is not negative.
+    public func close(afterBytes count: Int) {
+        precondition(count >= 0, "TestConnection.close(afterBytes:) needs a count that is not negative.")
+        relay.closes(after: count)
+    }
 
-    /// Resets the connection: both ends fail with `Errno.connectionReset` when they have read what had arrived.
+    /// Resets the connection: both ends fail with `Errno.connectionReset` when they have read what had arrived. An end whose
+    /// output had been shut down reads the end in its place.
     public func reset() { relay.reset() }
 }
 
@@ -98,6 +116,9 @@ final class SocketPair {
     }
 
     deinit { close() }
+
+    /// Closes the client's end, which no stream has got.
+    func closeEnd() { _ = Glibc.close(end) }
 
     /// Closes the relay's end. The client's end reads the end.
     func close() {

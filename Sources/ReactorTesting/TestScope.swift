@@ -18,15 +18,15 @@ final class TestScope: Sendable {
         thread = TestThread(name: name)
     }
 
-    /// Runs `function`, which is a test, in its turn and for at most `limit`.
-    func run(limit: Duration, _ function: @Sendable () async throws -> Void) async throws {
-        await Turns.shared.take(self)
-        setLimit(limit)
+    /// Runs `function`, which is a test, in its turn and for at most `timeLimit`.
+    func run(timeLimit: Duration, _ function: @Sendable () async throws -> Void) async throws {
+        await TestLimiter.shared.acquire(for: self)
+        setTimeLimit(timeLimit)
         do {
             try await runUntilLimit(function)
-            Turns.shared.give(self)
+            TestLimiter.shared.release(self)
         } catch {
-            Turns.shared.give(self)
+            TestLimiter.shared.release(self)
             throw error
         }
     }
@@ -35,20 +35,20 @@ final class TestScope: Sendable {
         async let result: Void = perform(function)
         guard await outcome.wait() else {
             Issue.record("This test has not ended within its limit. \(explanation)")
-            Turns.shared.noteHanging(self)
+            TestLimiter.shared.noteHanging(self)
             thread.runLoop?.stop()
             return  // This cancels the test, and waits for it.
         }
         try await result
     }
 
-    /// Counts `limit` from now, instead of the limit that was set before.
-    func setLimit(_ limit: Duration) {
-        let date = Deadline.now + limit * patience
+    /// Counts `timeLimit` from now, instead of the limit that was set before.
+    func setTimeLimit(_ timeLimit: Duration) {
+        let date = Deadline.now + timeLimit * limitFactor
         let alarm = Timer(fireDate: date) { [weak self] _ in self?.end(inTime: false) }
         let previous = self.alarm.withLock { exchange(&$0, with: alarm) }
         previous?.invalidate()
-        Turns.shared.loop.add(alarm, forMode: .common)
+        TestLimiter.shared.loop.add(alarm, forMode: .common)
     }
 
     private func perform(_ function: @Sendable () async throws -> Void) async throws {
@@ -73,7 +73,7 @@ final class TestScope: Sendable {
 }
 
 /// How many times as long as its limit a test may run: more under a sanitizer, which makes it several times slower.
-private let patience: Int = {
+private let limitFactor: Int = {
     let factor = unsafe getenv("REACTOR_TESTING_PATIENCE").flatMap { unsafe Int(String(cString: $0)) } ?? 1
     return max(factor, 1) * (isSanitized ? 3 : 1)
 }()

@@ -20,15 +20,23 @@ final class TimeDomain: TimeSource {
         var busyLoops: Set<ObjectIdentifier> = []
         /// How much works elsewhere for the loops, such as a hand-off.
         var workCount = 0
+        /// How many threads wait without their loops: the clock runs.
+        var blockedCount = 0
+        /// Whether the test is over: threads that it has started, and that still run, wait in the kernel's time.
+        var hasEnded = false
         /// Whether something else works, such as a child process.
         var isWorking: [@Sendable () -> Bool] = []
         var clockTimers: [CInt: KernelTimer] = [:]
-        /// Descriptors that only code of the same threads makes ready, and at once.
-        var ownDescriptors: Set<CInt> = [reactor_main_queue_handle()]
-        /// Permutes what is ready at once; nil for the order of the kernel.
-        var order: SeededGenerator?
-        /// Whether to stop the loop when nothing is scheduled.
-        var stopsWhenIdle = false
+        /// Descriptors that only code of the same threads makes ready, and at once, with their files: a number may be
+        /// another file's by now.
+        var ownDescriptors: [CInt: UInt64] = [:]
+        /// Decides on the order of what is ready at once; nil for the order of the kernel.
+        var seed: UInt64?
+        /// For each loop, so that the order does not depend on which thread comes first.
+        var generators: [ObjectIdentifier: SeededGenerator] = [:]
+        /// How many nested calls wait until nothing is scheduled, and whether that has come.
+        var idleWaitCount = 0
+        var isIdle = false
 
         /// Whether all loops but `current`, the calling thread's, wait.
         func isWaiting(besides current: RunLoop) -> Bool {
@@ -52,17 +60,24 @@ final class TimeDomain: TimeSource {
     }
 
     /// How long peers and tasks have, in milliseconds of real time, to make the loop busy before the clock jumps.
-    private static let patience = 20
+    private static let quietPeriod = 20
 
     // MARK: The threads
 
-    /// Whether the current task is inside `withVirtualTime`.
-    @TaskLocal static var isInside = false
+    /// The task that has entered; nil for none.
+    private let task = currentTask
 
-    static func refuseNesting() -> Never { fatalError("withVirtualTime was called inside withVirtualTime.") }
+    static func refuseNesting() -> Never {
+        fatalError(
+            "withVirtualTime: this thread has virtual time already, by a call around this one or another test's."
+        )
+    }
 
-    /// The domain of the calling thread.
-    static var current: TimeDomain? { currentTimeSource as? TimeDomain }
+    /// The domain of the calling thread, if another task has entered it: on the main actor tests take turns.
+    static var ofAnotherTask: TimeDomain? {
+        guard let domain = currentTimeSource as? TimeDomain, domain.task != currentTask else { return nil }
+        return domain
+    }
 
     /// Waits until this has ended.
     func untilEnd() async { await end.wait() }
@@ -73,7 +88,8 @@ final class TimeDomain: TimeSource {
     static func enter(seed: UInt64?) -> TimeDomain {
         guard currentTimeSource == nil else { refuseNesting() }
         let domain = TimeDomain()
-        domain.state.withLock { $0.order = seed.map { SeededGenerator(seed: $0) } }
+        domain.state.withLock { $0.seed = seed }
+        domain.note([reactor_main_queue_handle()], areOwn: true)
         domain.enterThread()
         domain.loopBegan(domain.loop)
         return domain
@@ -82,15 +98,21 @@ final class TimeDomain: TimeSource {
     /// Gives the calling thread the kernel's time again, and ends the library's threads with this time.
     func leave() {
         guard currentTimeSource === self else {
-            fatalError("withVirtualTime ended on another thread than it began on.")
+            fatalError(
+                "withVirtualTime must end on the thread it began on: add .runLoop, or isolate the test to a loop's actor."
+            )
         }
         let threads = threads.withLock { threads in
             defer { threads = [:] }
             return Array(threads.values)
         }
         for thread in threads { (thread as? RunLoopThread)?.stop() }
-        // Threads that the test has started may outlive this.
-        clocks.run()
+        state.withLock { state in
+            state.hasEnded = true
+            clocks.run()
+            for (descriptor, timer) in state.clockTimers { timer.armInKernel(descriptor, clocks) }
+            state.clockTimers = [:]
+        }
         loopEnded(loop)
         leaveThread()
         end.set(())
@@ -110,6 +132,7 @@ final class TimeDomain: TimeSource {
         state.withLock { state in
             state.busyLoops.remove(key)
             state.loops[key] = nil
+            state.generators[key] = nil
         }
         wakeLoops()
     }
@@ -133,13 +156,16 @@ final class TimeDomain: TimeSource {
     // MARK: Waiting
 
     func willWait(until date: Int64, _ wait: LoopWait) -> Int64 {
-        clocks.stop(at: clocks.now)
         let loop = RunLoop.current
-        state.withLock { state in
+        let hasEnded = state.withLock { state in
+            guard !state.hasEnded else { return true }
+            stopClock(state)
             state.busyLoops.remove(ObjectIdentifier(loop))
             state.loops[ObjectIdentifier(loop)] = WaitingLoop(
                 loop: loop, wait: wait, date: date, passCount: loop.passCount)
+            return false
         }
+        if hasEnded { return date == .max ? .max : Deadline(uptimeNanoseconds: date).kernelNanoseconds }
         let step = nextStep(after: loop)
         switch step {
         case .none: return .max
@@ -153,7 +179,11 @@ final class TimeDomain: TimeSource {
             jump(to: end)
             return date <= end ? .min : .max
         }
-        guard state.withLock({ $0.stopsWhenIdle }) else { return .max }
+        let isAwaited = state.withLock { state in
+            state.isIdle = state.idleWaitCount > 0
+            return state.isIdle
+        }
+        guard isAwaited else { return .max }
         self.loop.stop()
         return loop === self.loop ? .min : .max
     }
@@ -172,14 +202,15 @@ final class TimeDomain: TimeSource {
 
     private func nextStep(after current: RunLoop) -> Step {
         state.withLock { state in
-            guard state.isWaiting(besides: current) else { return .none }
             let now = clocks.now
             let loopDate = state.loops.values.reduce(.max) { min($0, $1.date) }
+            if state.blockedCount > 0 { return .run(loopDate) }
+            guard state.isWaiting(besides: current) else { return .none }
             let date = state.clockTimers.values.reduce(loopDate) { min($0, $1.date(on: clocks)) }
             state.isWorking.removeAll { !$0() }
             if !state.isWorking.isEmpty {
                 // No loop may be watching for the end of the work.
-                return .run(min(date, now + Int64(Self.patience) * 1_000_000))
+                return .run(min(date, now + Int64(Self.quietPeriod) * 1_000_000))
             }
             if state.workCount > 0 { return .run(date) }
             return date == .max ? .idle : .jump(max(date, now))
@@ -189,10 +220,10 @@ final class TimeDomain: TimeSource {
     /// Whether nothing is ready, and nothing becomes ready while peers have time for it.
     private func isQuiet() -> Bool {
         let loops = state.withLock { Array($0.loops.values) }
-        let patience = loops.contains(where: hasPeers) ? Self.patience : 0
-        for millisecond in 0...patience {
+        let period = loops.contains(where: hasPeers) ? Self.quietPeriod : 0
+        for millisecond in 0...period {
             if loops.contains(where: { $0.wait.isReady }) { return false }
-            if millisecond < patience { _ = poll(nil, 0, 1) }
+            if millisecond < period { _ = poll(nil, 0, 1) }
         }
         return true
     }
@@ -203,15 +234,17 @@ final class TimeDomain: TimeSource {
         if loop.loop.hasExecutors { return true }
         return state.withLock { state in
             loop.wait.descriptors.contains {
-                state.clockTimers[$0] == nil && !state.ownDescriptors.contains($0)
+                state.clockTimers[$0] == nil
+                    && (state.ownDescriptors[$0] == nil || state.ownDescriptors[$0] != fileNumber(of: $0))
             }
         }
     }
 
     private func jump(to date: Int64) {
-        clocks.stop(at: date)
+        let current = RunLoop.current
         state.withLock { state in
-            for (key, loop) in state.loops where loop.date <= date && loop.loop !== RunLoop.current {
+            clocks.stop(at: date)
+            for (key, loop) in state.loops where loop.date <= date && loop.loop !== current {
                 state.busyLoops.insert(key)
                 loop.wait.end()
             }
@@ -219,16 +252,31 @@ final class TimeDomain: TimeSource {
         }
     }
 
-    /// Whether to stop the loop when nothing is scheduled.
-    func stopWhenIdle(_ stops: Bool) { state.withLock { $0.stopsWhenIdle = stops } }
+    /// Moves the clock without running the calling thread's loop.
+    func pass(_ duration: Duration) {
+        jump(to: (Deadline(uptimeNanoseconds: clocks.now) + duration).uptimeNanoseconds)
+    }
+
+    /// Stops the loop when nothing is scheduled, until ``endStoppingWhenIdle()``.
+    func beginStoppingWhenIdle() {
+        state.withLock { state in
+            state.idleWaitCount += 1
+            state.isIdle = false
+        }
+    }
+
+    func endStoppingWhenIdle() { state.withLock { $0.idleWaitCount -= 1 } }
+
+    var hasBecomeIdle: Bool { state.withLock { $0.isIdle } }
+
+    /// The seed of `withVirtualTime`.
+    var seed: UInt64? { state.withLock { $0.seed } }
 
     /// Notes descriptors that only code of the same threads makes ready, and at once; with false that they are closed.
     func note(_ descriptors: [CInt], areOwn: Bool) {
         state.withLock { state in
-            if areOwn {
-                state.ownDescriptors.formUnion(descriptors)
-            } else {
-                state.ownDescriptors.subtract(descriptors)
+            for descriptor in descriptors {
+                state.ownDescriptors[descriptor] = areOwn ? fileNumber(of: descriptor) : nil
             }
         }
     }
@@ -236,23 +284,47 @@ final class TimeDomain: TimeSource {
     // MARK: The order of what is ready
 
     func order(of count: Int) -> [Int] {
-        state.withLock { state in
-            guard var generator = state.order else { return Array(0..<count) }
-            defer { state.order = generator }
-            return (0..<count).shuffled(using: &generator)
+        let key = ObjectIdentifier(RunLoop.current)
+        return state.withLock { state in
+            guard let seed = state.seed else { return Array(0..<count) }
+            let first = SeededGenerator(seed: seed &+ UInt64(state.generators.count))
+            return (0..<count).shuffled(using: &state.generators[key, default: first])
         }
     }
 
     // MARK: Work elsewhere
 
-    func beginBlocking() { clocks.run() }
+    func beginBlocking() {
+        state.withLock { state in
+            state.blockedCount += 1
+            clocks.run()
+        }
+        // They wait in real time meanwhile.
+        wakeLoops()
+    }
 
-    func endBlocking() { clocks.stop(at: clocks.now) }
+    func endBlocking() {
+        state.withLock { state in
+            state.blockedCount -= 1
+            stopClock(state)
+        }
+        wakeLoops()
+    }
+
+    func didWait() { state.withLock { stopClock($0) } }
+
+    /// While code runs the clock stands still, unless a thread is blocked.
+    private func stopClock(_ state: borrowing State) {
+        if state.blockedCount == 0, !state.hasEnded { clocks.stop(at: clocks.now) }
+    }
 
     func beginWork() { state.withLock { $0.workCount += 1 } }
 
     func endWork() {
-        state.withLock { $0.workCount -= 1 }
+        state.withLock { state in
+            state.workCount -= 1
+            if state.workCount == 0 { stopClock(state) }
+        }
         wakeLoops()
     }
 
@@ -271,6 +343,16 @@ final class TimeDomain: TimeSource {
         var firingCount: UInt64 = 0
         var clockWasSet = false
 
+        /// Gives it back to the kernel, whose clock may have another time.
+        func armInKernel(_ descriptor: CInt, _ clocks: borrowing ReplacedClocks) {
+            guard firingCount == 0, !clockWasSet else { return }
+            let isWallClock = clock == CLOCK_REALTIME
+            let lead = isWallClock ? 0 : clocks.now + clocks.lead(of: clock) - kernelTime(of: clock)
+            let never: Int64 = isWallClock ? .max : 0
+            _ = reactor_timerfd_set(
+                descriptor, next == .max ? never : max(1, next - lead), interval, isWallClock)
+        }
+
         /// When it fires next, on the monotonic clock.
         func date(on clocks: ReplacedClocks) -> Int64 {
             next == .max ? .max : next - clocks.lead(of: clock)
@@ -288,15 +370,15 @@ final class TimeDomain: TimeSource {
 
     func disarm(_ descriptor: CInt) { state.withLock { $0.clockTimers[descriptor] = nil } }
 
-    func takeFirings(of descriptor: CInt) throws(Errno) -> UInt64 {
-        _ = reactor_timerfd_set(descriptor, 0, 0, false)
-        return try state.withLock { state throws(Errno) in
-            guard var timer = state.clockTimers[descriptor] else { throw .resourceTemporarilyUnavailable }
-            defer { state.clockTimers[descriptor] = timer }
-            (timer.firingCount, timer.clockWasSet) = (0, false)
-            let former = state.clockTimers[descriptor]!
-            if former.clockWasSet { throw .canceled }
-            return former.firingCount
+    func takeFirings(of descriptor: CInt) throws(Errno) -> UInt64? {
+        try state.withLock { state throws(Errno) in
+            // Armed before the test had its time.
+            guard let timer = state.clockTimers[descriptor] else { return nil }
+            _ = reactor_timerfd_set(descriptor, 0, 0, false)
+            state.clockTimers[descriptor]?.firingCount = 0
+            state.clockTimers[descriptor]?.clockWasSet = false
+            if timer.clockWasSet { throw .canceled }
+            return timer.firingCount
         }
     }
 
@@ -336,3 +418,18 @@ final class TimeDomain: TimeSource {
         }
     }
 }
+
+/// What tells a descriptor's file from another one that gets its number; 0 once it is closed.
+private func fileNumber(of descriptor: CInt) -> UInt64 {
+    var status = stat()
+    return unsafe fstat(descriptor, &status) == 0 ? UInt64(status.st_ino) : 0
+}
+
+private func kernelTime(of clock: CInt) -> Int64 {
+    var time = timespec()
+    _ = unsafe clock_gettime(clock, &time)
+    return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+}
+
+/// Identifies the current task; nil outside of one.
+private var currentTask: Int? { unsafe withUnsafeCurrentTask { unsafe $0?.hashValue } }

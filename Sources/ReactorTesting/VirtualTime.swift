@@ -1,10 +1,12 @@
+import CReactorLinux
 import Glibc
 public import Reactor
 
-/// The time of a test's thread, which passes only when the test says so or when its loop would wait.
+/// A virtual clock for a test: it advances when the test advances it, or when every loop waits.
 ///
-/// The clock stands still while code runs. When a loop has nothing to serve and would wait for a timer, the clock jumps
-/// to the timer's date. So nothing takes longer than its own work, and nothing depends on how busy the machine is.
+/// The clock stands still while code runs. When all loops with this time have nothing to serve and wait, it jumps to the
+/// first date that one of them waits for. Waiting for timers takes no real time. Waiting for real descriptors or for tasks
+/// does; see below.
 ///
 /// ```swift
 /// @Test func `a client retries with a growing delay`() throws {
@@ -29,14 +31,20 @@ public import Reactor
 /// the real one does. Before a jump, a loop that waits for sockets or pipes, or that runs tasks, gives the others 20 ms of real
 /// time. A test whose other threads need longer holds the clock: ``hold()``.
 ///
-/// A blocking call, such as `OutputStream.flush(timeout:)`, lets the clock run until it returns.
+/// A blocking call, such as `OutputStream.flush(timeout:)`, lets the clock run in real time until it returns.
+///
+/// ## Before and after
+///
+/// Timers that are on the loop before the call fire in virtual time. Afterwards the thread has the kernel's time again:
+/// timers that are left fire as much later as the clock has moved, and a `ClockTimer` at its date. `RunLoopThread`s that the
+/// test has started and not stopped get the kernel's time, too.
 public final class VirtualTime: Sendable {
     let domain: TimeDomain
 
     init(_ domain: TimeDomain) { self.domain = domain }
 
-    /// A descriptor that is never read is always ready.
-    private static let mostPasses = 100
+    /// A descriptor that is never read is always ready, and a timer may set itself to the present again and again.
+    private static let mostPasses = 10_000
 
     /// The loop of the test's thread, for asynchronous tests.
     public var loop: RunLoop { domain.loop }
@@ -45,23 +53,27 @@ public final class VirtualTime: Sendable {
     public var now: Deadline { Deadline(uptimeNanoseconds: domain.clocks.now) }
 
     /// Moves the clock by `duration`, and meanwhile runs the loop: timers fire at their dates, in order, and descriptors
-    /// are served in between.
+    /// are served in between. Then, at the last date, the loop runs until nothing is due or ready, for at most 10,000 passes.
+    /// A callback that stops the loop does not end this.
     ///
     /// - Parameters:
-    ///   - duration: How far; zero serves what is due or ready now.
+    ///   - duration: How far: not negative. Zero serves what is due or ready now.
     ///   - mode: The mode to run the loop in.
     /// - Precondition: Called on the thread of `withVirtualTime`.
     @available(*, noasync, message: "await advance(by:)")
     public func advance(by duration: Duration, inMode mode: RunLoop.Mode = .default) {
+        precondition(duration >= .zero, "VirtualTime.advance(by:) cannot move the clock back.")
         let end = now + duration
-        domain.loop.run(in: mode, until: end)
-        // The mode may have become empty before.
-        if now < end { domain.clocks.stop(at: end.uptimeNanoseconds) }
+        // In an empty mode the loop would not wait.
+        let last = Timer(fireDate: end) { _ in }
+        domain.loop.add(last, forMode: mode)
+        while now < end { domain.loop.run(in: mode, until: end) }
+        last.invalidate()
         var passCount = 0
         while passCount < Self.mostPasses {
-            let othersWait = domain.othersWait
+            let (othersWait, fired) = (domain.othersWait, domain.loop.statistics.callbacks.timers)
             let result = domain.loop.run(in: mode, until: end, returnAfterSourceHandled: true)
-            if result == .handledSource {
+            if result == .handledSource || domain.loop.statistics.callbacks.timers > fired {
                 passCount += 1
             } else if othersWait {
                 break
@@ -72,9 +84,19 @@ public final class VirtualTime: Sendable {
         }
     }
 
-    /// Moves the clock by `duration`, as the method for synchronous tests does, while the task is suspended.
+    /// Suspends the task for `duration` of virtual time.
+    ///
+    /// - Throws: `CancellationError` when the task is cancelled.
     nonisolated(nonsending) public func advance(by duration: Duration) async throws {
         try await domain.loop.clock().sleep(for: duration)
+    }
+
+    /// Moves the clock by `duration` without running the loop, as a slow callback does: what has become due is served late.
+    ///
+    /// The loops of other threads with this time serve what is due for them. May be called from any of these threads.
+    public func block(for duration: Duration) {
+        precondition(duration >= .zero, "VirtualTime.block(for:) cannot move the clock back.")
+        domain.pass(duration)
     }
 
     /// Runs the loop until nothing is ready, and nothing is scheduled. The clock moves to the last timer's date.
@@ -85,13 +107,17 @@ public final class VirtualTime: Sendable {
     /// - Precondition: Called on the thread of `withVirtualTime`.
     @available(*, noasync, message: "await the work itself")
     public func runUntilIdle(inMode mode: RunLoop.Mode = .default) {
-        domain.stopWhenIdle(true)
-        domain.loop.run(in: mode)
-        domain.stopWhenIdle(false)
+        // An empty mode would not run.
+        let source = RunLoop.Source {}
+        domain.loop.add(source, forMode: mode)
+        defer { source.invalidate() }
+        domain.beginStoppingWhenIdle()
+        while !domain.hasBecomeIdle { domain.loop.run(in: mode) }
+        domain.endStoppingWhenIdle()
     }
 
-    /// Keeps the clock from jumping until the result is released or its ``Hold/end()`` is called: meanwhile it runs as the real
-    /// one does when a loop waits.
+    /// Lets the clock run in real time while the loops wait, instead of jumping, until the result is released or its
+    /// ``Hold/end()`` is called.
     ///
     /// May be called from any thread.
     public func hold() -> Hold { Hold(domain) }
@@ -127,27 +153,27 @@ public final class VirtualTime: Sendable {
     public func suspendMachine(for duration: Duration) { domain.suspend(for: duration) }
 }
 
-/// Calls `body` with the time of the calling thread in the test's hands; see ``VirtualTime``.
-///
-/// Afterwards the thread has the kernel's time again. Timers that are left on its loop fire as much later as the clock has moved.
+/// Calls `body` with virtual time on the calling thread; see ``VirtualTime``.
 ///
 /// - Parameters:
 ///   - seed: Decides on the order in which descriptors and streams are served that are ready at the same time; see ``seeds(_:)``.
 ///     With nil it is the kernel's order.
 ///   - body: The test.
-/// - Precondition: The thread's time is not virtual yet.
+/// - Precondition: Not called inside `withVirtualTime`. On the main actor, a call while another test has the main thread's
+///   virtual time uses that, whatever its seed.
 @available(
     *, noasync, message: "await withVirtualTime, in a suite with the trait runLoop or on an actor of a loop"
 )
 public func withVirtualTime<Result>(
     seed: UInt64? = nil, _ body: (VirtualTime) throws -> Result
 ) rethrows -> Result {
+    if let other = TimeDomain.ofAnotherTask { return try body(VirtualTime(other)) }
     let domain = TimeDomain.enter(seed: seed)
     defer { domain.leave() }
     return try body(VirtualTime(domain))
 }
 
-/// Calls `body` with the time of the calling thread in the test's hands; see ``VirtualTime``.
+/// Calls `body` with virtual time on the calling thread; see ``VirtualTime``.
 ///
 /// The task has to stay on one thread whose loop runs while the task is suspended: that of a test in a suite with the trait
 /// `runLoop`, the main actor, or an actor whose executor is a loop's.
@@ -162,9 +188,12 @@ public func withVirtualTime<Result>(
 nonisolated(nonsending) public func withVirtualTime<Result>(
     seed: UInt64? = nil, _ body: nonisolated(nonsending) (VirtualTime) async throws -> Result
 ) async rethrows -> Result {
-    if TimeDomain.isInside { TimeDomain.refuseNesting() }
-    while let other = TimeDomain.current { await other.untilEnd() }
+    precondition(
+        !reactor_is_on_pool_thread(),
+        "withVirtualTime needs a task that stays on a loop's thread: add the trait .runLoop, or isolate the test to a loop's actor."
+    )
+    while let other = TimeDomain.ofAnotherTask { await other.untilEnd() }
     let domain = TimeDomain.enter(seed: seed)
     defer { domain.leave() }
-    return try await TimeDomain.$isInside.withValue(true) { try await body(VirtualTime(domain)) }
+    return try await body(VirtualTime(domain))
 }

@@ -41,7 +41,7 @@ import Testing
         throws
     {
         try withEnds(seed: seed) { time, client, server in
-            client.connection.pieceSizes = 1...7
+            client.connection.chunkSizes = 1...7
             client.write(String(repeating: "x", count: 100))
             time.runUntilIdle()
             #expect(server.chunks.map(\.count).reduce(0, +) == 100)
@@ -68,7 +68,24 @@ import Testing
             time.runUntilIdle()
             #expect(server.text == "hel")
             #expect(server.events.last == .endEncountered)
+            server.write("lost")
+            time.runUntilIdle()
+            #expect(server.connection.output.streamStatus == .error && client.text == "")
         }
+    }
+
+    @Test func `the seed of virtual time decides on the sizes of chunks`() throws {
+        var sizes: Set<[Int]> = []
+        for seed in [1, 1, 2] as [UInt64] {
+            try withVirtualTime(seed: seed) { time in
+                let (client, server) = try Ends.pair(seed: nil)
+                client.connection.chunkSizes = 1...7
+                client.write(String(repeating: "x", count: 100))
+                time.runUntilIdle()
+                sizes.insert(server.chunks.map(\.count))
+            }
+        }
+        #expect(sizes.count == 2)
     }
 
     @Test func `a reset fails both ends after what had arrived`() throws {
@@ -150,7 +167,7 @@ private final class Ends: StreamDelegate {
         }
     }
 
-    static func pair(seed: UInt64 = 0) throws -> (Ends, Ends) {
+    static func pair(seed: UInt64? = 0) throws -> (Ends, Ends) {
         let (first, second) = try TestConnection.pair(seed: seed)
         return (Ends(first), Ends(second))
     }

@@ -33,6 +33,46 @@ import Testing
         }
     }
 
+    @Test func `advancing moves the clock on although the mode is empty, or a callback stops the loop`() {
+        withVirtualTime { time in
+            let (start, loop) = (time.now, RunLoop.current)
+            var dates: [Duration] = []
+            time.advance(by: .seconds(1), inMode: .tracking)
+            for seconds in [2, 3] {
+                Timer.scheduled(after: .seconds(seconds)) { _ in
+                    dates.append(start.duration(to: .now))
+                    loop.stop()
+                }
+            }
+            time.advance(by: .seconds(5))
+            #expect(time.now == start + .seconds(6) && dates == [.seconds(3), .seconds(4)])
+        }
+    }
+
+    @Test func `an advance in an empty mode serves the loops of other threads at their dates`() throws {
+        try withVirtualTime { time in
+            let (start, thread, dates) = (time.now, try RunLoopThread(name: "worker"), Shared<[Duration]>([]))
+            let timer = Timer(interval: .seconds(1), repeats: true) { _ in
+                dates.update { $0.append(start.duration(to: .now)) }
+            }
+            thread.runLoop.add(timer, forMode: .default)
+            time.advance(by: .milliseconds(3500), inMode: .tracking)
+            thread.stop()
+            #expect(dates.value == (1...3).map { .seconds($0) })
+        }
+    }
+
+    @Test func `what becomes due during a block is served late`() {
+        withVirtualTime { time in
+            let start = time.now
+            var date: Duration?
+            Timer.scheduled(after: .seconds(1)) { _ in time.block(for: .seconds(5)) }
+            Timer.scheduled(after: .seconds(2)) { _ in date = start.duration(to: .now) }
+            time.advance(by: .seconds(6))
+            #expect(date == .seconds(6))
+        }
+    }
+
     @Test func `a repeating timer fires as often as it would`() {
         withVirtualTime { time in
             var count = 0
@@ -142,6 +182,183 @@ import Testing
         }
     }
 
+    @Test func `a blocking call of one thread ends in time although the loop of another waits`() throws {
+        try withVirtualTime { time in
+            let (loop, thread) = (RunLoop.current, try RunLoopThread(name: "blocked"))
+            let child = try ChildProcess.spawn(.init("sleep", ["100"])).process
+            thread.runLoop.perform {
+                #expect(child.wait(until: .now + .milliseconds(10)) == nil)
+                loop.perform { loop.stop() }
+            }
+            Timer.scheduled(after: .seconds(3600)) { _ in }
+            #expect(loop.run(in: .default) == .stopped)
+            try child.send(9)
+            #expect(child.wait() != nil)
+            thread.stop()
+        }
+    }
+
+    @Test func `a queue's callback on the main thread leaves that its time`() async throws {
+        try await Task { @MainActor in
+            try await withVirtualTime { time in
+                let (input, events) = (InputStream(data: [1]), Shared(0))
+                let delegate = Counting(events)
+                input.delegate = delegate
+                input.setDispatchQueue(.main)
+                input.open()
+                let start = time.now
+                while events.value < 2 { try await time.advance(by: .seconds(1)) }
+                #expect(time.now == Deadline.now && time.now > start)
+                input.close()
+            }
+        }.value
+    }
+
+    private final class Counting: StreamDelegate, Sendable {
+        private let events: Shared<Int>
+
+        init(_ events: Shared<Int>) { self.events = events }
+
+        func stream(_ aStream: Stream, handle event: Stream.Event) { events.update { $0 += 1 } }
+    }
+
+    @Test func `a blocking read gets what the loop of another thread writes later`() throws {
+        let pipe = try TestPipe()
+        try withVirtualTime { time in
+            let thread = try RunLoopThread(name: "writer")
+            thread.runLoop.add(Timer(interval: .milliseconds(5)) { _ in pipe.put() }, forMode: .default)
+            let input = InputStream(descriptor: pipe.readEnd)
+            input.open()
+            #expect(input.read(upTo: 1) == [0])
+            thread.stop()
+        }
+    }
+
+    @Test func `an advance serves what follows from what it serves`() {
+        withVirtualTime { time in
+            var count = 0
+            func chain() {
+                count += 1
+                if count < 6 { Timer.scheduled(after: .zero) { _ in chain() } }
+            }
+            chain()
+            time.advance(by: .zero)
+            #expect(count == 6)
+        }
+    }
+
+    @Test func `a run until idle waits for other threads' loops, outlasts a stop, and may be nested`() throws
+    {
+        try withVirtualTime { time in
+            let (start, loop, fired) = (time.now, RunLoop.current, Shared<[Int]>([]))
+            let thread = try RunLoopThread(name: "worker")
+            thread.runLoop.add(
+                Timer(interval: .seconds(9)) { _ in fired.update { $0.append(9) } }, forMode: .default)
+            for seconds in [1, 2] {
+                Timer.scheduled(after: .seconds(seconds)) { _ in
+                    fired.update { $0.append(seconds) }
+                    loop.stop()
+                    if seconds == 2 { time.runUntilIdle() }
+                }
+            }
+            time.runUntilIdle()
+            #expect(fired.value == [1, 2, 9] && time.now == start + .seconds(9))
+            thread.stop()
+        }
+    }
+
+    @Test func `after a hold the clock stands still while code runs`() {
+        withVirtualTime { time in
+            let hold = time.hold()
+            RunLoop.current.run(in: .default, until: .now + .milliseconds(1))
+            Timer.scheduled(after: .milliseconds(1)) { _ in }
+            RunLoop.current.run(in: .default, until: .now + .milliseconds(2))
+            hold.end()
+            let now = time.now
+            #expect((0..<1000).allSatisfy { _ in Deadline.now == now })
+        }
+    }
+
+    private actor Home {
+        private let executor: RunLoop.Executor
+        nonisolated var unownedExecutor: UnownedSerialExecutor { executor.asUnownedSerialExecutor() }
+
+        init(on loop: RunLoop) { executor = loop.executor() }
+
+        func advance() async throws -> Duration {
+            try await withVirtualTime { time in
+                let start = time.now
+                try await time.advance(by: .seconds(60))
+                return start.duration(to: time.now)
+            }
+        }
+    }
+
+    @Test func `an actor on a loop has virtual time in a closure that does not use the actor`() async throws {
+        let thread = try RunLoopThread(name: "home")
+        #expect(try await Home(on: thread.runLoop).advance() == .seconds(60))
+        thread.stop()
+    }
+
+    // MARK: Before and after
+
+    @Test func `a thread's loop that the test leaves behind waits in the kernel's time`() throws {
+        let (thread, passes) = (Shared<RunLoopThread?>(nil), Shared(0))
+        try withVirtualTime { time in
+            thread.value = try RunLoopThread(name: "left")
+            thread.value?.runLoop.add(
+                Timer(interval: .seconds(3600), repeats: true) { _ in passes.update { $0 += 1 } },
+                forMode: .default)
+            time.advance(by: .seconds(7200))
+        }
+        let loop = try #require(thread.value?.runLoop)
+        for _ in 0..<10 { loop.performAndWait {} }
+        waitUntil { loop.isWaiting }
+        #expect((2...3).contains(passes.value))
+        thread.value?.stop()
+    }
+
+    @Test(arguments: [true, false])
+    func `a clock timer that crosses the border of virtual time fires`(isArmedInside: Bool) throws {
+        let loop = RunLoop.current
+        var (hasFired, timer) = (false, ClockTimer?.none)
+        func arm() throws {
+            let clock = ClockTimer.Clock.bootTime
+            timer = try ClockTimer(clock, at: clock.now + .milliseconds(1)) { timer, _ in
+                hasFired = true
+                timer.close()
+            }
+            try loop.add(timer!, forMode: .default)
+        }
+        if isArmedInside { try withVirtualTime { _ in try arm() } } else { try arm() }
+        if isArmedInside {
+            while !hasFired { loop.run(in: .default, returnAfterSourceHandled: true) }
+        } else {
+            withVirtualTime { time in
+                let hold = time.hold()
+                while !hasFired { loop.run(in: .default, returnAfterSourceHandled: true) }
+                hold.end()
+            }
+        }
+        #expect(hasFired)
+    }
+
+    // MARK: Misuse
+
+    @Test(arguments: ["backwards", "nested", "a negative count"])
+    func `misuse traps with a sentence`(kind: String) async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            [kind] in
+            switch kind {
+            case "backwards": try onAThread { withVirtualTime { $0.advance(by: .seconds(-1)) } }
+            case "nested": try onAThread { withVirtualTime { _ in withVirtualTime { _ in } } }
+            default: try TestConnection.pair().0.close(afterBytes: -1)
+            }
+        }
+        let word = ["backwards": "back", "nested": "already", "a negative count": "negative"][kind]!
+        #expect(result.message.contains(word), "\(result.message)")
+    }
+
     // MARK: Other clocks
 
     @Test func `a timer on the wall clock fires when that comes to its date`() throws {
@@ -224,13 +441,13 @@ import Testing
 }
 
 @Suite struct HangingTestTests {
-    @Test(.expectsIssue("waiting in default"), .runLoop(limit: .milliseconds(100)))
+    @Test(.expectsIssue("waiting in default"), .runLoop(timeLimit: .milliseconds(100)))
     func `a test that runs its loop in vain fails with what the loop says`() {
         Timer.scheduled(after: .seconds(3600)) { _ in }
         RunLoop.current.run(in: .default)
     }
 
-    @Test(.expectsIssue("not ended within its limit"), .runLoop(limit: .milliseconds(100)))
+    @Test(.expectsIssue("not ended within its limit"), .runLoop(timeLimit: .milliseconds(100)))
     func `a task that waits in vain is cancelled`() async {
         let never = AsyncStream<Void> { _ in }
         for await _ in never {}

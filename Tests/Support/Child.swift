@@ -1,4 +1,5 @@
-package import Glibc
+package import CReactorTestSupport
+import Glibc
 import Synchronization
 import SystemPackage
 import Testing
@@ -221,9 +222,8 @@ struct SpawnActions: ~Copyable {
         posix_spawnattr_setsigmask(&attributes, &none)
         posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK))
 
-        for number in firstClosed..<16_384 where fcntl(number, F_GETFD) == 0 {
-            posix_spawn_file_actions_addclose(&actions, number)
-        }
+        // In the child: other threads open descriptors at this moment.
+        reactor_test_close_from(&actions, firstClosed)
         let words = arguments.map { strdup($0) } + [nil]
         defer { for word in words { free(word) } }
         var identifier = pid_t()

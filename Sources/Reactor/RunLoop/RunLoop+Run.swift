@@ -232,6 +232,7 @@ extension RunLoop.Core {
     private func noteWakeUp(_ mode: RunLoop.RunningMode, byThread: Bool) {
         if LoopDiagnostics.isMeasuring { meter.noteWakeUp(byThread: byThread) }
         guard let source = currentTimeSource else { return }
+        source.didWait()
         mode.ready.permute(source.order)
         mode.own.poller?.forgetTimer()
     }

@@ -63,9 +63,13 @@ package enum DispatchWorkers {
         guard let source = currentTimeSource else { return work }
         source.beginWork()
         return {
+            // The main thread may have a time of its own, even this one.
+            let former = currentTimeSource
+            former?.leaveThread()
             source.enterThread()
             work()
             source.leaveThread()
+            former?.enterThread()
             source.endWork()
         }
     }

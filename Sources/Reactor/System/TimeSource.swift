@@ -20,6 +20,9 @@ package protocol TimeSource: AnyObject, Sendable {
     /// - Returns: When the kernel ends the wait, on its clock; `.min` for at once, `.max` for never.
     func willWait(until time: Int64, _ wait: LoopWait) -> Int64
 
+    /// The calling thread's loop has waited.
+    func didWait()
+
     /// The order in which to serve `count` items that have become ready at the same time: a permutation of their numbers.
     func order(of count: Int) -> [Int]
 
@@ -27,8 +30,8 @@ package protocol TimeSource: AnyObject, Sendable {
     func beginBlocking()
     func endBlocking()
 
-    /// Something that the thread has started works elsewhere. Until ``endWork()``, which any thread may call, the time runs as
-    /// the kernel's does while the loop waits.
+    /// Records work that this thread has started on another thread. Until ``endWork()``, which any thread may call, the time
+    /// runs as the kernel's does while the loop waits.
     func beginWork()
     func endWork()
 
@@ -42,8 +45,9 @@ package protocol TimeSource: AnyObject, Sendable {
 
     /// Arms `descriptor`, a timer on `clock`, which is the calling thread's: `timerfd_settime(2)`.
     func arm(_ descriptor: CInt, on clock: CInt, at time: Int64, every interval: Int64)
-    /// How often it has fired since the last call: `read(2)`. `Errno.canceled` says that the clock was set.
-    func takeFirings(of descriptor: CInt) throws(Errno) -> UInt64
+    /// How often it has fired since the last call: `read(2)`. `Errno.canceled` says that the clock was set; nil that the
+    /// kernel has armed it.
+    func takeFirings(of descriptor: CInt) throws(Errno) -> UInt64?
     func disarm(_ descriptor: CInt)
 }
 
@@ -72,13 +76,16 @@ package final class ReplacedClocks: Sendable {
 
     package var source: (any TimeSource)? { reference.withLock { $0.source } }
 
-    /// Replaces the calling thread's time until ``leave()``, which is called on the same thread.
+    /// Replaces the calling thread's time until ``leave()``, which is called on the same thread. The thread retains this.
     package func enter(for source: any TimeSource) {
         reference.withLock { $0.source = source }
-        unsafe reactor_replace_time(clocks, Unmanaged.passUnretained(self).toOpaque())
+        unsafe reactor_replace_time(clocks, Unmanaged.passRetained(self).toOpaque())
     }
 
-    package func leave() { reactor_replace_time(nil, nil) }
+    package func leave() {
+        reactor_replace_time(nil, nil)
+        unsafe Unmanaged.passUnretained(self).release()
+    }
 
     /// The monotonic time, in nanoseconds.
     package var now: Int64 { unsafe reactor_clock_now(clocks) }

@@ -172,8 +172,8 @@ public final class ClockTimer: EventSource {
     private func takeFirings() -> Int {
         var count: UInt64 = 0
         do throws(Errno) {
-            if let source = currentTimeSource {
-                count = try source.takeFirings(of: number)
+            if let virtual = try currentTimeSource?.takeFirings(of: number) {
+                count = virtual
             } else {
                 try SystemCall.make { unsafe read(number, &count, MemoryLayout<UInt64>.size) }
             }

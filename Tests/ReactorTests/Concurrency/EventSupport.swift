@@ -1,5 +1,6 @@
 import Glibc
 import Reactor
+import ReactorTestSupport
 import SystemPackage
 
 /// The kinds of sequence whose events a loop serves.

@@ -1,6 +1,7 @@
 import CReactorLinux
 import Glibc
 import Reactor
+import ReactorTestSupport
 import ReactorTesting
 import SystemPackage
 import Testing

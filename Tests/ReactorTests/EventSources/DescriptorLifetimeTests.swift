@@ -1,5 +1,6 @@
 import Glibc
 import Reactor
+import ReactorTestSupport
 import ReactorTesting
 import SystemPackage
 import Testing
@@ -16,6 +17,8 @@ import Testing
     ) throws {
         let pipes = [try TestPipe(), try TestPipe()]
         var sources: [DescriptorSource] = []
+        // Each source's handler holds them all.
+        defer { for source in sources { source.cancel() } }
         var calls = 0
         for pipe in pipes {
             let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in

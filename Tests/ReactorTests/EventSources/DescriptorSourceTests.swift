@@ -1,3 +1,4 @@
+import ReactorTestSupport
 import ReactorTesting
 import SystemPackage
 import Testing

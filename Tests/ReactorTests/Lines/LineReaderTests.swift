@@ -1,6 +1,7 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTestSupport
 import ReactorTesting
 import SystemPackage
 import Testing

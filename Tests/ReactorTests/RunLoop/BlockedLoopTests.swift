@@ -1,5 +1,6 @@
 import Dispatch
 import Glibc
+import ReactorTestSupport
 import ReactorTesting
 import Testing
 
@@ -11,7 +12,7 @@ import Reactor
 
 /// What the debug mode reports of a callback that keeps its loop busy, before that returns. Each in a process of its own.
 /// The debug mode reports what has lasted for a second, which takes longer on a busy machine.
-@Suite(.runLoop(limit: .seconds(30))) struct BlockedLoopTests {
+@Suite(.runLoop(timeLimit: .seconds(30))) struct BlockedLoopTests {
     @Test func `a callback is reported while it lasts, again at ten times the limit, and when it returns`()
         async
     {

@@ -91,19 +91,24 @@ import Testing
     }
 
     /// libevent ends a process in which it gets no descriptors for a base.
-    @Test func `a loop that another thread leaves no descriptors is refused them, and the process lives`() async {
+    @Test func `a loop that another thread leaves no descriptors is refused them, and the process lives`()
+        async
+    {
         await #expect(processExitsWith: .success) {
             let (hasEnded, taken) = (Shared(false), Countdown(1))
             var limit = rlimit(rlim_cur: 64, rlim_max: 64)
             try #require(setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0)
             let other = try JoinableThread {
-                while dup(0) >= 0 {}
+                var own: [CInt] = []
+                func take() { while case let number = dup(0), number >= 0 { own.append(number) } }
+                take()
                 taken.count()
                 // Frees and takes what a base needs.
                 while !hasEnded.value {
-                    for number in 56..<64 { close(CInt(number)) }
-                    while dup(0) >= 0 {}
+                    for _ in 0..<8 { close(own.removeLast()) }
+                    take()
                 }
+                for number in own { close(number) }
             }
             taken.wait()
             for _ in 0..<200 {

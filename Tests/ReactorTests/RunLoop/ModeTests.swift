@@ -1,4 +1,5 @@
 import Reactor
+import ReactorTestSupport
 import ReactorTesting
 import Testing
 
@@ -89,7 +90,7 @@ import Testing
     }
 
     @Test(
-        .runLoop(limit: .seconds(60)),
+        .runLoop(timeLimit: .seconds(60)),
         arguments: [
             Probe(
                 "work of two modes that is served or cancelled in one leaves nothing in the other",

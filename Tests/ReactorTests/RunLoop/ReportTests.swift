@@ -1,6 +1,7 @@
 import Dispatch
 import Glibc
 import Reactor
+import ReactorTestSupport
 import ReactorTesting
 import SystemPackage
 import Testing
@@ -21,7 +22,7 @@ func debugged(
 
 /// Which programs the debug mode reports, and which correct ones it does not. Each in a process of its own.
 /// The debug mode reports what has lasted for a second, which takes longer on a busy machine.
-@Suite(.runLoop(limit: .seconds(30))) struct ReportTests {
+@Suite(.runLoop(timeLimit: .seconds(30))) struct ReportTests {
     // MARK: What is left at the end
 
     @Test func `a loop that ends reports what is due or misplaced, and nothing that it has served`() async {

@@ -1,4 +1,5 @@
 import Glibc
+import ReactorTestSupport
 import ReactorTesting
 import Testing
 

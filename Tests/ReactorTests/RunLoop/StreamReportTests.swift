@@ -1,12 +1,13 @@
 import Glibc
 import Reactor
+import ReactorTestSupport
 import ReactorTesting
 import SystemPackage
 import Testing
 
 /// Which streams the debug mode reports, and which of correct programs it does not. Each in a process of its own.
 /// The debug mode reports what has lasted for a second, which takes longer on a busy machine.
-@Suite(.runLoop(limit: .seconds(30))) struct StreamReportTests {
+@Suite(.runLoop(timeLimit: .seconds(30))) struct StreamReportTests {
     @Test func `a silent stream is reported: not open, without a delegate, or with one that has no method`()
         async
     {

@@ -1,4 +1,5 @@
 import Reactor
+import ReactorTestSupport
 
 /// The kinds of items that modes have.
 enum Kind: CaseIterable, Sendable {

@@ -1,6 +1,7 @@
 #if DEBUG
 
 import Glibc
+import ReactorTestSupport
 import ReactorTesting
 import SystemPackage
 import Testing

@@ -1,6 +1,7 @@
 import Glibc
 import Reactor
 import ReactorCoreFoundation
+import ReactorTestSupport
 import ReactorTesting
 import SystemPackage
 import Testing

@@ -1,13 +1,14 @@
 #if DEBUG
 
 import SystemPackage
+import ReactorTestSupport
 import ReactorTesting
 import Testing
 
 @testable import Reactor
 
 /// Visits the states that a stream's machine can reach, with every input in each of them.
-@Suite(.runLoop(limit: .seconds(60))) struct StreamMachineModelTests {
+@Suite(.runLoop(timeLimit: .seconds(60))) struct StreamMachineModelTests {
     /// A tenth of all states.
     private static let stateLimit = Depth.of(full: .max, quick: 6000)
 

@@ -1,5 +1,6 @@
 import Dispatch
 import Reactor
+import ReactorTestSupport
 
 /// Where a stream delivers its events.
 enum StreamPlace: CaseIterable, Sendable {

@@ -1,6 +1,7 @@
 import CReactorTestSupport
 import Glibc
 import Reactor
+import ReactorTestSupport
 import ReactorTesting
 import SystemPackage
 import Testing
@@ -39,7 +40,7 @@ import Testing
                 guard case .fired(let count) = event else { return }
                 counts.append(count)
                 #expect(timer.fireDate == first + interval * counts.reduce(0, +))
-                time.pass(interval * counts.count)
+                time.block(for: interval * counts.count)
                 if counts.count == 4 { timer.close() }
             }
             try loop.add(timer, forMode: .default)

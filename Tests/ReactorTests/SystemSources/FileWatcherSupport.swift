@@ -1,6 +1,7 @@
 import CReactorTestSupport
 import Glibc
 import Reactor
+import ReactorTestSupport
 import SystemPackage
 import Testing
 

@@ -1,5 +1,6 @@
 import Glibc
 import Reactor
+import ReactorTestSupport
 import ReactorTesting
 import SystemPackage
 import Testing
@@ -184,7 +185,7 @@ import Testing
 
     // MARK: Many, and limits
 
-    @Test(.runLoop(limit: .seconds(60)))
+    @Test(.runLoop(timeLimit: .seconds(60)))
     func `a large tree is watched, moved away and back, and removed`() throws {
         tree.make("top/")
         for index in 0..<300 { tree.make("top/\(index)/") }
@@ -209,7 +210,7 @@ import Testing
     }
 
     /// The kernel's queue has room for 16,384 events.
-    @Test(.runLoop(limit: .seconds(60)))
+    @Test(.runLoop(timeLimit: .seconds(60)))
     func `events that the kernel drops are told, and new folders are found again`() throws {
         tree.make("a/")
         other.make("1", "2")
@@ -260,7 +261,7 @@ import Testing
             ])
     }
 
-    @Test(.runLoop(limit: .seconds(60)), .enabled(if: getuid() == 0))
+    @Test(.runLoop(timeLimit: .seconds(60)), .enabled(if: getuid() == 0))
     func `what was watched still is when changes were lost, without watches`() async throws {
         tree.make("a/")
         #expect(

@@ -1,4 +1,5 @@
 import Reactor
+import ReactorTestSupport
 import ReactorTesting
 import Testing
 
@@ -71,7 +72,7 @@ import Testing
                 calls.value += 1
                 #expect(timer.fireDate == past)
                 guard calls.value == 2 else { return }
-                time.pass(.seconds(1))
+                time.block(for: .seconds(1))
                 timer.fireDate = past
                 #expect(timer.fireDate == past)
             }
@@ -136,10 +137,10 @@ import Testing
             var served: [Deadline] = []
             let timer = Timer.scheduled(every: interval) { timer in
                 served.append(timer.fireDate)
-                time.pass(.milliseconds(milliseconds))
+                time.block(for: .milliseconds(milliseconds))
             }
             let first = timer.fireDate
-            time.pass(interval)
+            time.block(for: interval)
             loop.poll()
             #expect(served == [first])
             #expect(timer.fireDate == first + interval * (milliseconds / 10 + 1))

@@ -5,8 +5,8 @@ import Reactor
 ///
 /// With REACTOR_TESTING_PROGRESS in the environment it prints, every so many seconds, how many test cases have ended, and which
 /// one has run longest.
-final class Turns: Sendable {
-    static let shared = Turns()
+final class TestLimiter: Sendable {
+    static let shared = TestLimiter()
 
     /// The loop of the thread that watches the limits of tests.
     let loop: RunLoop
@@ -30,12 +30,12 @@ final class Turns: Sendable {
 
     /// How many tests run at once: enough to keep the processors busy while most tests wait for the kernel. Under a sanitizer
     /// tests compute more than they wait, and contend for locks of the Swift runtime.
-    private static let width = {
+    private static let maximumConcurrency = {
         let processors = sysconf(CInt(_SC_NPROCESSORS_ONLN))
         return isSanitized ? max(3, processors) : max(8, 4 * processors)
     }()
     /// How long only hanging tests must have been left before the process is ended.
-    private static let patience = Duration.seconds(5)
+    private static let gracePeriod = Duration.seconds(5)
 
     private init() {
         guard let thread = try? RunLoopThread(name: "test limits") else {
@@ -44,15 +44,16 @@ final class Turns: Sendable {
         loop = thread.runLoop
         let interval = unsafe getenv("REACTOR_TESTING_PROGRESS").flatMap { unsafe Int(String(cString: $0)) }
         if let interval, interval > 0 {
-            loop.add(Timer(interval: .seconds(interval)) { [self] _ in reportProgress() }, forMode: .common)
+            let timer = Timer(interval: .seconds(interval), repeats: true) { [self] _ in reportProgress() }
+            loop.add(timer, forMode: .common)
         }
     }
 
     /// Waits for the turn of `test`, which begins then.
-    func take(_ test: TestScope) async {
+    func acquire(for test: TestScope) async {
         await withCheckedContinuation { continuation in
             let isNext = state.withLock { state in
-                guard state.turnCount >= Self.width else {
+                guard state.turnCount >= Self.maximumConcurrency else {
                     state.turnCount += 1
                     return true
                 }
@@ -65,7 +66,7 @@ final class Turns: Sendable {
     }
 
     /// The test has ended.
-    func give(_ test: TestScope) {
+    func release(_ test: TestScope) {
         let next = state.withLock { state -> CheckedContinuation<Void, Never>? in
             state.running[ObjectIdentifier(test)] = nil
             state.endedCount += 1
@@ -86,13 +87,15 @@ final class Turns: Sendable {
 
     private func endProcessWhenIdle() {
         loop.add(
-            Timer(fireDate: .now + Self.patience) { [self] _ in
+            Timer(fireDate: .now + Self.gracePeriod) { [self] _ in
                 let (isIdle, tests) = state.withLock { state in
                     (state.turnCount == 0, state.hanging.compactMap { state.running[$0]?.test.name })
                 }
                 guard !tests.isEmpty else { return }
                 guard isIdle else { return endProcessWhenIdle() }
-                print("These tests do not end: \(tests.joined(separator: ", ")).")
+                print(
+                    "Exiting: these tests exceeded their limit and are still running: \(tests.joined(separator: ", "))."
+                )
                 exit(EXIT_FAILURE)
             }, forMode: .common)
     }
