@@ -106,7 +106,7 @@ let package = Package(
         .systemLibrary(name: "CReactorTestSupport", path: "Tests/CSupport"),
         .target(
             name: "ReactorTestSupport",
-            dependencies: ["Reactor", "ReactorTesting", system],
+            dependencies: ["CReactorTestSupport", "Reactor", "ReactorTesting", system],
             path: "Tests/Support",
             swiftSettings: testSettings
         ),
