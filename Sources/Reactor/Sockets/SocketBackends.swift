@@ -211,6 +211,9 @@ final class SocketOutput: SocketHalf, KernelOutput {
         }
     }
 
+    /// As ``hasRoomNow()``, which may know of room that poll(2) does not report yet: an event for space is never denied.
+    var hasKernelRoom: Bool { connection.isPlain && credit.isLeft || target.isReady(for: CInt(POLLOUT)) }
+
     func noteFull() { connection.noteSent(0, isBlocked: true) }
 
     func checkPeer() throws(Errno) {
@@ -239,11 +242,11 @@ final class SocketOutput: SocketHalf, KernelOutput {
     }
 }
 
-/// How many bytes a socket certainly has room for, so that most writes need not be followed by a poll(2).
+/// How many bytes a socket has room for, so that most writes need not be followed by a poll(2).
 ///
 /// poll(2) reports room when at least a third of a stream socket's send buffer is free (of a Unix-domain socket's, three
-/// quarters). Only writes through this output take it up. Used with the engine locked, except for ``clear()``, which may come
-/// from a write on another thread: its effect is then that of coming later.
+/// quarters). Only writes through this output take it up. A kernel that is short of memory may have less: then a write is
+/// short, or waits. Changed with the engine locked, except by ``clear()``, which may come from a write on another thread.
 private struct RoomCredit: ~Copyable, Sendable {
     private let bytes = Atomic(0)
     /// Whether there has been a check: the first finds out no credit, as most connections need no second one.
@@ -260,8 +263,10 @@ private struct RoomCredit: ~Copyable, Sendable {
 
     func clear() { bytes.store(0, ordering: .relaxed) }
 
+    var isLeft: Bool { bytes.load(ordering: .relaxed) > 0 }
+
     func hasRoom(_ socket: CInt) -> Bool {
-        if bytes.load(ordering: .relaxed) > 0 { return true }
+        if isLeft { return true }
         guard (try? SystemCall.poll(socket, for: CInt(POLLOUT))) == CInt(POLLOUT) else { return false }
         if isChecked.load(ordering: .relaxed) {
             bytes.store(reactor_send_room(socket) - Self.overhead, ordering: .relaxed)

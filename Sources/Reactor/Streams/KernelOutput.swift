@@ -14,6 +14,8 @@ protocol KernelOutput: OutputBackend {
     var fault: Errno? { get }
     /// Sends as many bytes as the kernel has room for, and returns how many; 0 if it has none.
     func send(_ bytes: RawSpan) throws(Errno) -> Int
+    /// Whether the kernel has room.
+    var hasKernelRoom: Bool { get }
     /// Called when the kernel has no room.
     func noteFull()
     /// Called when poll(2) reports an error: throws what a write would throw.
@@ -42,6 +44,8 @@ enum RoomSource {
 extension KernelOutput {
     var descriptor: SharedDescriptor? { target }
 
+    var hasKernelRoom: Bool { target.isReady(for: CInt(POLLOUT)) }
+
     func noteFull() {}
 
     var readinessSource: ReadinessSource { .kernelWhenFull }
@@ -62,7 +66,7 @@ extension KernelOutput {
     func isReady() -> Bool {
         if fault != nil { return true }
         switch roomSource {
-        case .kernel: return target.isReady(for: CInt(POLLOUT))
+        case .kernel: return hasKernelRoom
         case .buffer(let buffer): return buffer.hasRoom
         case .handshake: return false
         }

@@ -7,6 +7,31 @@ import Testing
 
 /// Accepted bytes arrive, or the stream fails.
 @Suite(.runLoop) struct SocketStreamDeliveryTests {
+    /// poll(2) reports room later than a write finds it.
+    @Test(arguments: [SocketOrigin.ipv4, .descriptor])
+    func `a socket that delivers an event for space has space, until its peer must read`(origin: SocketOrigin)
+        throws
+    {
+        let fixture = try SocketFixture(origin)
+        let (recorder, loop) = (Recorder(), RunLoop.current)
+        var (written, denials) = (0, 0)
+        recorder.onEvent = { stream, event in
+            guard event == .hasSpaceAvailable, let output = stream as? OutputStream else { return }
+            if !output.hasSpaceAvailable { denials += 1 }
+            while output.hasSpaceAvailable, written < 20_000_000 {
+                written += max(0, output.writeOnce([UInt8](repeating: 1, count: 3000)))
+            }
+            if written >= 20_000_000 { output.close() }
+        }
+        for stream in fixture.streams { stream.start(recorder) }
+        let peer = try fixture.peer
+        let reader = try JoinableThread(name: "reader") { _ = peer.receiveToEnd() }
+        loop.serve { fixture.output.streamStatus == .closed }
+        fixture.input.close()
+        reader.join()
+        #expect(denials == 0)
+    }
+
     @Test(arguments: [SocketOrigin.ipv4, .descriptor], [true, false])
     func `buffered bytes are sent although the loop does not run`(
         origin: SocketOrigin, isRemoved: Bool
