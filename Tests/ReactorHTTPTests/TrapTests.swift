@@ -116,8 +116,8 @@ import Testing
         }
     }
 
-    /// With HTTP/2, libcurl names one transfer of a socket.
-    @Test(.enabled(if: Nginx.isAvailable))
+    /// With HTTP/2, libcurl names one transfer of a socket. The leak checker cannot work in a process that is refused calls.
+    @Test(.enabled(if: Nginx.isAvailable && !isSanitized))
     func `all transfers of a connection that cannot be watched fail`() async {
         await #expect(processExitsWith: .success) {
             let server = try Nginx.shared.get()

@@ -28,9 +28,6 @@ import Testing
             "a child that closes a stream of its parent sends none of its bytes, and does not wait for them",
             "a parent's streams in a child", ["written: -1", "closed: exit", "everything: true"]),
         Probe(
-            "a child that closes a file of its parent does not wait for the parent's worker",
-            "a parent's file in a child", ["closed: exit", "everything: true"]),
-        Probe(
             "a child that closes a stream that a thread of its parent reads closes the descriptor",
             "a stream that the parent reads in a child", ["closed: exit"]),
         Probe(
@@ -49,6 +46,13 @@ import Testing
             "a child that exits neither sends its parent's pending output nor waits for it",
             "a parent's pending output", ["child: exit", "the parent's: 50000"]),
     ]
+
+    /// Under the thread sanitizer the child finds the Swift runtime's locks held by the worker.
+    @Test(.enabled(if: !isSanitized))
+    func `a child that closes a file of its parent does not wait for the parent's worker`() async throws {
+        #expect(
+            try await probeMainLoop("a parent's file in a child") == ["closed: exit", "everything: true"])
+    }
 
     @Test(arguments: probes)
     func `a child of fork has nothing of its parent's loops, and changes none`(probe: Probe) async throws {
