@@ -120,8 +120,13 @@ final class SocketPair {
     /// Closes the client's end, which no stream has got.
     func closeEnd() { _ = Glibc.close(end) }
 
-    /// Closes the relay's end. The client's end reads the end.
+    /// Closes the relay's end. The client's end reads the end, even while a child that was forked at this moment has a copy.
     func close() {
+        if isOpen { _ = shutdown(relayed, CInt(SHUT_RDWR)) }
+        closeRelayed()
+    }
+
+    private func closeRelayed() {
         guard isOpen else { return }
         isOpen = false
         _ = Glibc.close(relayed)
@@ -135,6 +140,6 @@ final class SocketPair {
         let isHungUp = unsafe poll(&state, 1, 0) > 0 && state.revents & Int16(POLLHUP) != 0
         // The kernel resets a connection when an end is closed that has not read everything.
         if !isHungUp { _ = unsafe Glibc.send(end, "x", 1, CInt(MSG_NOSIGNAL)) }
-        close()
+        closeRelayed()
     }
 }
