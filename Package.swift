@@ -106,7 +106,7 @@ let package = Package(
         .systemLibrary(name: "CReactorTestSupport", path: "Tests/CSupport"),
         .target(
             name: "ReactorTestSupport",
-            dependencies: ["CReactorTestSupport", "Reactor", "ReactorTesting", system],
+            dependencies: ["CReactorTestSupport", "Reactor", system],
             path: "Tests/Support",
             swiftSettings: testSettings
         ),

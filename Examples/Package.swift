@@ -100,10 +100,13 @@ let package = Package(
         ),
         // In C; `asyncio-host.py` does the same in Python.
         .executableTarget(name: "poll-host", dependencies: ["HostedLines"]),
-        // A symbolic link to the library's test support.
+        // Symbolic links to the library's test support.
+        .systemLibrary(name: "CReactorTestSupport", path: "Tests/CSupport"),
         .target(
             name: "ReactorTestSupport",
-            dependencies: [.product(name: "Reactor", package: "swift-reactor"), system],
+            dependencies: [
+                "CReactorTestSupport", .product(name: "Reactor", package: "swift-reactor"), system,
+            ],
             path: "Tests/Support",
             swiftSettings: testSettings
         ),

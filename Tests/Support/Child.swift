@@ -101,6 +101,15 @@ package final class Child {
     /// Reads standard error to its end. The child must not write more than the pipe's capacity before that.
     package func readErrors() -> String { Self.text(of: errors) }
 
+    /// Waits until the pipe of the child's standard output is full.
+    package func waitUntilOutputIsFull() {
+        let writeEnd = open("/proc/self/fd/\(output)", O_WRONLY | O_CLOEXEC)
+        precondition(writeEnd >= 0, "the child's standard output is not a pipe")
+        defer { close(writeEnd) }
+        var state = pollfd(fd: writeEnd, events: Int16(POLLOUT), revents: 0)
+        waitUntil { poll(&state, 1, 0) == 0 }
+    }
+
     private static func line(of descriptor: CInt) -> String? {
         let line = text(of: descriptor) { $0 == UInt8(ascii: "\n") }
         return line.isEmpty ? nil : String(line.prefix { $0 != "\n" })

@@ -1,5 +1,4 @@
 import Glibc
-import ReactorTesting
 import Testing
 
 /// How much an exhaustive or random test tries: everything if the environment has `REACTOR_SOAK=1`.
@@ -12,6 +11,9 @@ package enum Depth {
 /// How long a helper waits before it gives up: longer than the limit of most tests, which fail by that, and end by this.
 enum Patience {
     static let seconds = isSanitized ? 60 : 25
+
+    /// As in ReactorTesting, which the examples' package cannot see.
+    private static let isSanitized = dlsym(nil, "__tsan_init") != nil || dlsym(nil, "__asan_init") != nil
 }
 
 /// Checks `condition` every millisecond until it is true; false if that takes too long.

@@ -1,6 +1,7 @@
 #if DEBUG
 
 import CReactorLinux
+import ReactorTestSupport
 import ReactorTesting
 import Testing
 

@@ -3,6 +3,7 @@
 import Testing
 
 @testable import Reactor
+import ReactorTestSupport
 import ReactorTesting
 
 /// A timer queue and a naive model of it; random steps change both alike.

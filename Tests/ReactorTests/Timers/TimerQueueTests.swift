@@ -1,5 +1,6 @@
 #if DEBUG
 
+import ReactorTestSupport
 import ReactorTesting
 import Testing
 
