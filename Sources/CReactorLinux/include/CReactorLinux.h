@@ -106,7 +106,7 @@ void reactor_get_thread_name(void *buffer);
 /// Whether the calling thread is the process's first.
 bool reactor_is_main_thread(void);
 
-/// Whether the calling thread makes calls of libevent whose failure their results tell: their warnings are dropped.
+/// Says whether the calling thread makes calls of libevent whose results tell of their failure: warnings are dropped.
 void reactor_capture_messages(bool captures);
 /// Where the calling thread continues in place of libevent's exit(3) after an error; NULL for none.
 void reactor_leave_at_error(jmp_buf *target);

@@ -206,7 +206,7 @@ extension StreamEngine {
         if !loop.runOnLoopThread({ [self] core in core.updateInTurn(self) }) { loopEnded(loop) }
     }
 
-    /// Has the loop serve the stream in its next pass.
+    /// Makes the loop serve the stream in its next pass.
     func signal() {
         guard let source = state.withLock({ $0.machine.source(on: .current) }) else { return update() }
         source.value.markReady()

@@ -19,25 +19,6 @@ struct SmallArray<Element> {
         others.removeAll(where: isUnwanted)
         if let element = first, isUnwanted(element) { first = others.popLast() }
     }
-
-    /// Removes and returns an element for which `isWanted` returns true.
-    mutating func takeFirst(where isWanted: (Element) -> Bool) -> Element? {
-        if let element = first, isWanted(element) {
-            first = others.popLast()
-            return element
-        }
-        return others.firstIndex(where: isWanted).map { others.remove(at: $0) }
-    }
-
-    /// Changes an element for which `isWanted` returns true; nil if there is none.
-    @inline(__always)
-    mutating func update<Result>(
-        where isWanted: (Element) -> Bool, _ change: (inout Element) -> Result
-    ) -> Result? {
-        guard let element = first else { return nil }
-        if isWanted(element) { return change(&first!) }
-        return others.firstIndex(where: isWanted).map { change(&others[$0]) }
-    }
 }
 
 extension SmallArray: Sequence {
