@@ -182,12 +182,17 @@ import Testing
         }
     }
 
-    @Test func `a blocking call of one thread ends in time although the loop of another waits`() throws {
+    /// The timer fires while the call blocks, as the other loop is busy before.
+    @Test(arguments: [true, false])
+    func `a blocking call ends in time although another thread's loop waits, or is busy`(isBusy: Bool) throws
+    {
         try withVirtualTime { time in
             let (loop, thread) = (RunLoop.current, try RunLoopThread(name: "blocked"))
-            let child = try ChildProcess.spawn(.init("sleep", ["100"])).process
+            let (child, ended) = (try ChildProcess.spawn(.init("sleep", ["100"])).process, Countdown(1))
             thread.runLoop.perform {
-                #expect(child.wait(until: .now + .milliseconds(10)) == nil)
+                loop.perform { Timer.scheduled(after: .milliseconds(2)) { _ in if isBusy { ended.wait() } } }
+                #expect(child.wait(until: .now + .milliseconds(20)) == nil)
+                ended.count()
                 loop.perform { loop.stop() }
             }
             Timer.scheduled(after: .seconds(3600)) { _ in }

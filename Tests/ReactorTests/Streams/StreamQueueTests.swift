@@ -28,7 +28,7 @@ import Testing
     }
 
     enum Ending: CaseIterable, Sendable {
-        case close, remove, release, schedule
+        case close, remove, release, schedule, queue
     }
 
     @Test(arguments: [StreamKind.bytes, .socket, .memory], Ending.allCases)
@@ -48,11 +48,19 @@ import Testing
             fixture.stream.schedule(in: loop, forMode: .default)
             loop.serve { counter.events.value.count >= 2 }
             fixture.stream.close()
+        case .queue:
+            let other = DispatchQueue(label: "other")
+            fixture.stream.setDispatchQueue(other)
+            counter.wait { $0.count >= 2 }
+            fixture.stream.close()
+            other.sync {}
         }
+        let (count, threads) = (counter.events.value.count, counter.threads.value)
         queue.resume()
         queue.sync {}
-        #expect(counter.events.value.count == (ending == .schedule ? 2 : 0))
-        #expect(counter.threads.value.isSubset(of: [UInt(pthread_self())]))
+        #expect(counter.events.value.count == count && counter.threads.value == threads)
+        #expect(count == (ending == .schedule || ending == .queue ? 2 : 0))
+        if ending == .schedule { #expect(threads == [UInt(pthread_self())]) }
         fixture.releaseStream()
         try waitForStreamsThread()
         #expect(internals == nil)
