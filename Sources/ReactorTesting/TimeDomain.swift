@@ -61,6 +61,8 @@ final class TimeDomain: TimeSource {
 
     /// How long peers and tasks have, in milliseconds of real time, to make the loop busy before the clock jumps.
     private static let quietPeriod = 20
+    /// The same if the concurrency pool is so busy that tasks come to nothing in that time.
+    private static let longestQuietPeriod = 500
 
     // MARK: The threads
 
@@ -217,15 +219,19 @@ final class TimeDomain: TimeSource {
         }
     }
 
-    /// Whether nothing is ready, and nothing becomes ready while peers have time for it.
+    /// Whether nothing is ready, and nothing becomes ready while peers and tasks have time for it.
     private func isQuiet() -> Bool {
         let loops = state.withLock { Array($0.loops.values) }
         let period = loops.contains(where: hasPeers) ? Self.quietPeriod : 0
-        for millisecond in 0...period {
+        let pool = loops.contains { $0.loop.hasExecutors } ? PoolProbe() : nil
+        var milliseconds = 0
+        while true {
             if loops.contains(where: { $0.wait.isReady }) { return false }
-            if millisecond < period { _ = poll(nil, 0, 1) }
+            let isOver = milliseconds >= period && pool?.hasPassed ?? true
+            if isOver || milliseconds >= Self.longestQuietPeriod { return true }
+            _ = poll(nil, 0, 1)
+            milliseconds += 1
         }
-        return true
     }
 
     /// Whether a loop waits for something that other code may make ready: a descriptor, or a task, which may be in the concurrency

@@ -29,7 +29,8 @@ public import Reactor
 /// Descriptors are real. The clock does not jump while one is ready, while another thread works for the loop (a hand-off, a
 /// file, a name to be resolved), or while a child process runs that the test has started: then it runs as
 /// the real one does. Before a jump, a loop that waits for sockets or pipes, or that runs tasks, gives the others 20 ms of real
-/// time. A test whose other threads need longer holds the clock: ``hold()``.
+/// time, and tasks more than that while the concurrency pool is busy. A test whose other threads need longer holds the clock:
+/// ``hold()``.
 ///
 /// A blocking call, such as `OutputStream.flush(timeout:)`, lets the clock run in real time until it returns.
 ///

@@ -1,0 +1,18 @@
+import Synchronization
+
+/// Finds out whether the concurrency pool has had time for the tasks that it was given: a few tasks of its own have passed
+/// through it, one after the other.
+final class PoolProbe: Sendable {
+    /// As many as a task that is woken takes steps in the pool before it waits on its loop again, and some more.
+    private let left = Atomic(8)
+
+    init() { step() }
+
+    var hasPassed: Bool { left.load(ordering: .acquiring) <= 0 }
+
+    private func step() {
+        Task.detached { [self] in
+            if left.subtract(1, ordering: .acquiringAndReleasing).newValue > 0 { step() }
+        }
+    }
+}
