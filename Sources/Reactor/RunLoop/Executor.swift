@@ -63,7 +63,8 @@ extension RunLoop {
         private let identity: LoopIdentity
         let isMain: Bool
         let inbox: Inbox
-        private let incoming = JobStack()
+        /// Jobs from other threads, which the loop's thread takes all at once.
+        private let incoming = Mutex(JobQueue())
         private let waiting: LoopBound<Waiting>
         /// The gates at which tasks wait for something that the loop's end does not open.
         private let waits = Mutex<[ObjectIdentifier: Gate]>([:])
@@ -119,10 +120,14 @@ extension RunLoop {
 
         private func queue(_ job: QueuedJob) {
             if isCurrent, RunLoop.withCurrent({ $0.useCore { queue(job, in: $0) } }) { return }
-            guard incoming.push(job) else { return }
+            let isFirst = incoming.withLock { jobs in
+                jobs.append(job)
+                return jobs.count == 1
+            }
+            guard isFirst else { return }
             // The loop may run the job, end, and free this executor before `noteJobs` has returned true. The runtime
             // retains neither, and a plain reference to the inbox would rely on this executor. Until then, and if it
-            // returns false, the executor exists: only the thread that found the stack empty lets others take
+            // returns false, the executor exists: only the thread that found the queue empty lets others take
             // from it, and so run the job, which keeps the executor alive.
             let inbox = unsafe Unmanaged.passUnretained(inbox).retain()
             defer { unsafe inbox.release() }
@@ -146,13 +151,7 @@ extension RunLoop {
         }
 
         /// Whether `actor` lives on this executor.
-        ///
-        /// The first word of an executor's reference is its address (`SerialExecutorRef` in
-        /// swift/ABI/Executor.h).
-        func serves(_ actor: any Actor) -> Bool {
-            let address = unsafe unsafeBitCast(actor.unownedExecutor, to: (UInt, UInt).self).0
-            return address == UInt(bitPattern: ObjectIdentifier(self))
-        }
+        func serves(_ actor: any Actor) -> Bool { unsafe actor.unownedExecutor.asSerialExecutor() === self }
 
         /// Notes that a task is about to wait at `gate` for something that ends without opening it when the loop ends.
         ///
@@ -177,11 +176,11 @@ extension RunLoop {
         // MARK: For explanations, from any thread
 
         /// All that the loop has not taken in of other threads count as one.
-        var queuedCount: Int { queued.value + (incoming.isEmpty ? 0 : 1) }
+        var queuedCount: Int { queued.value + (hasIncomingJobs ? 1 : 0) }
 
         var hasJobs: Bool { queuedCount > 0 }
 
-        var hasIncomingJobs: Bool { !incoming.isEmpty }
+        var hasIncomingJobs: Bool { incoming.withLock { !$0.isEmpty } }
 
         var suspendedCount: Int { waits.withLock { $0.count } }
 
@@ -191,7 +190,7 @@ extension RunLoop {
         func receiveJobs(in core: RunLoop.Core) {
             let waiting = waiting.value
             let wasEmpty = waiting.jobs.isEmpty
-            waiting.jobs.append(incoming)
+            incoming.withLock { waiting.jobs.takeAll(of: &$0) }
             queued.set(waiting.jobs.count)
             if wasEmpty, !waiting.jobs.isEmpty { core.addWaiting(self) }
         }
@@ -233,18 +232,20 @@ extension RunLoop {
             let left = exchange(&waiting.value.jobs, with: JobQueue())
             queued.set(0)
             LateJobs.perform { [self] in
-                late.withLock { $0.append(left) }
+                var left = left
+                late.withLock { $0.takeAll(of: &left) }
                 runLateJobs()
             }
         }
 
         /// Schedules the pushed jobs on the late thread. As with ``receiveJobs(in:)`` one call is made for each push onto
-        /// the empty stack.
+        /// the empty queue.
         private func runIncomingLate() {
             // First, because the jobs may free this executor.
             reportLateJobs()
             LateJobs.perform { [self] in
-                late.withLock { $0.append(incoming) }
+                var jobs = incoming.withLock { exchange(&$0, with: JobQueue()) }
+                late.withLock { $0.takeAll(of: &jobs) }
                 runLateJobs()
             }
         }

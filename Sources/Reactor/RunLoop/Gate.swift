@@ -31,16 +31,19 @@ final actor Gate: SerialExecutor {
     /// What the runtime calls ``executor``, in each of its roles.
     private let serial: UnownedSerialExecutor
     private let preferred: UnownedTaskExecutor
-    /// Closed, open, or the address of the job that waits.
-    private let state = Atomic(Gate.closed)
-    /// Proof: one task waits at a time. It sets this before it parks its job, which releases, and the thread that
-    /// reads this has taken the job, which acquires, or runs the task itself.
-    private nonisolated(unsafe) var place = Place()
+    private let state = Mutex(State())
     /// What the call changes, so that the compiler cannot leave the call out.
-    private var passages = 0
+    @exclusivity(unchecked) private var passages = 0
 
-    private static let closed: UInt = 0
-    private static let open: UInt = 1
+    private struct State {
+        enum Phase {
+            case closed, open
+            case parked(UnownedJob)
+        }
+
+        var phase = Phase.closed
+        var place = Place()
+    }
 
     /// - Parameter executor: That of the loop and the modes in which the gate is opened.
     init(on executor: RunLoop.Executor) {
@@ -61,8 +64,7 @@ final actor Gate: SerialExecutor {
     @inline(never)
     @usableFromInline
     func wait(isolation: isolated (any Actor)?) async {
-        guard !passIfOpen() else { return }
-        remember(isolation)
+        guard !passIfOpen(to: isolation) else { return }
         // The caller retains the gate until the task continues.
         let registration = unsafe reactor_open_gate_on_cancellation(Unmanaged.passUnretained(self).toOpaque())
         await pass()
@@ -83,22 +85,29 @@ final actor Gate: SerialExecutor {
 
     /// As ``wait(isolation:)``, though the task has been cancelled.
     func waitIgnoringCancellation(isolation: isolated (any Actor)?) async {
-        guard !passIfOpen() else { return }
-        remember(isolation)
+        guard !passIfOpen(to: isolation) else { return }
         await pass()
     }
 
-    private nonisolated func passIfOpen() -> Bool {
-        state.compareExchange(expected: Self.open, desired: Self.closed, ordering: .acquiring).exchanged
-    }
-
+    /// Closes the gate if it is open. If not, remembers where the task is to continue.
     @inline(__always)
-    private nonisolated func remember(_ actor: (any Actor)?) {
+    private nonisolated func passIfOpen(to actor: (any Actor)?) -> Bool {
         let address = actor.map { UInt(bitPattern: ObjectIdentifier($0)) } ?? 0
-        if unsafe place.actor != address { unsafe place = place(of: actor, at: address) }
+        let (isOpen, isKnown) = state.withLock { state in
+            guard case .open = state.phase else { return (false, state.place.actor == address) }
+            state.phase = .closed
+            return (true, true)
+        }
+        if !isKnown { remember(actor, at: address) }
+        return isOpen
     }
 
     @inline(never)
+    private nonisolated func remember(_ actor: (any Actor)?, at address: UInt) {
+        let place = place(of: actor, at: address)
+        state.withLock { $0.place = place }
+    }
+
     private nonisolated func place(of actor: (any Actor)?, at address: UInt) -> Place {
         let prefersLoop = unsafe withUnsafeCurrentTask { unsafe $0?.unownedTaskExecutor == preferred }
         return Place(actor: address, isolation: isolation(of: actor), prefersLoop: prefersLoop)
@@ -117,14 +126,19 @@ final actor Gate: SerialExecutor {
     @usableFromInline
     nonisolated func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
-        let address = unsafe unsafeBitCast(job, to: UInt.self)
-        let (isParked, found) = state.compareExchange(
-            expected: Self.closed, desired: address, successOrdering: .releasing, failureOrdering: .acquiring)
-        if isParked { return }
-        require(found == Self.open, "Two tasks wait for the same events of a run loop: only one may.")
+        let opened = state.withLock { state -> Place? in
+            switch state.phase {
+            case .closed:
+                state.phase = .parked(job)
+                return nil
+            case .open:
+                state.phase = .closed
+                return state.place
+            case .parked: fatalError("Two tasks wait for the same events of a run loop: only one may.")
+            }
+        }
         // Opened since the task has looked: by its cancellation, or by the loop for a task on another thread.
-        _ = state.exchange(Self.closed, ordering: .acquiring)
-        send(job)
+        if let opened { send(job, to: opened) }
     }
 
     // MARK: Opening
@@ -132,8 +146,7 @@ final actor Gate: SerialExecutor {
     /// Lets the task that waits, or the next one, continue: at once, if it belongs on the loop's thread.
     /// Called on the loop's thread.
     nonisolated func open() {
-        guard let job = takeJob() else { return }
-        let place = unsafe place
+        guard let (job, place) = takeJob() else { return }
         let serial = unsafe place.isolation == .main ? MainActor.sharedUnownedExecutor : serial
         if !place.prefersLoop {
             unsafe job.runSynchronously(on: serial)
@@ -146,28 +159,25 @@ final actor Gate: SerialExecutor {
 
     /// As ``open()``, from any thread: the task continues later.
     nonisolated func openFromAnywhere() {
-        if let job = takeJob() { send(job) }
+        if let (job, place) = takeJob() { send(job, to: place) }
     }
 
     /// Takes the job that waits, or opens the gate if there is none.
-    private nonisolated func takeJob() -> UnownedJob? {
-        var seen = state.load(ordering: .acquiring)
-        while true {
-            let wanted = seen <= Self.open ? Self.open : Self.closed
-            let (isDone, current) = state.weakCompareExchange(
-                expected: seen, desired: wanted, successOrdering: .acquiringAndReleasing,
-                failureOrdering: .acquiring)
-            guard isDone else {
-                seen = current
-                continue
+    @inline(__always)
+    private nonisolated func takeJob() -> (UnownedJob, Place)? {
+        state.withLock { state in
+            guard case .parked(let job) = state.phase else {
+                state.phase = .open
+                return nil
             }
-            return wanted == Self.open ? nil : unsafe unsafeBitCast(seen, to: UnownedJob.self)
+            state.phase = .closed
+            return (job, state.place)
         }
     }
 
     /// Has `job` run where it does not depend on what the calling thread is doing.
-    private nonisolated func send(_ job: UnownedJob) {
-        if unsafe place.prefersLoop || place.isolation == .loop {
+    private nonisolated func send(_ job: UnownedJob, to place: Place) {
+        if place.prefersLoop || place.isolation == .loop {
             executor.resume(job)
         } else {
             globalConcurrentExecutor.enqueue(ExecutorJob(job))
