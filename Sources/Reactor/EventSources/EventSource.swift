@@ -19,6 +19,8 @@ public class EventSource: CustomStringConvertible {
     private final let inCallback = Atomic(false)
     /// Whether the callback counts as handling a source; ``serve(_:)`` may set it to false.
     final var isHandled = true
+    /// The loop's poll in which the kernel has last reported the source as ready.
+    final var reportedAt = Poll.unknown
     private final let markedReady = Atomic(false)
     private final let hasEnded = Atomic(false)
     /// Whether nothing is watched until the callback returns, because the descriptor became ready in a nested activation.

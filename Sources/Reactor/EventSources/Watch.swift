@@ -121,7 +121,10 @@ final class Watch {
 @inline(__always)
 private func recordReadiness(_: CInt, _ events: Int16, _ context: UnsafeMutableRawPointer?) {
     unsafe Unmanaged<Watch>.fromOpaque(context.unsafelyUnwrapped)
-        ._withUnsafeGuaranteedRef { $0.record(Readiness(libevent: events)) }
+        ._withUnsafeGuaranteedRef { watch in
+            unsafe watch.source._withUnsafeGuaranteedRef { $0.reportedAt = .last }
+            watch.record(Readiness(libevent: events))
+        }
 }
 
 /// The watches of one mode that wait to be served, first come first.

@@ -33,7 +33,7 @@ final actor Gate: SerialExecutor {
     private let preferred: UnownedTaskExecutor
     private let state = Mutex(State())
     /// What the call changes, so that the compiler cannot leave the call out.
-    @exclusivity(unchecked) private var passages = 0
+    private var passages = 0
 
     private struct State {
         enum Phase {

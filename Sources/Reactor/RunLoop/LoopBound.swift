@@ -43,6 +43,15 @@ struct Poll: Sendable, Equatable {
     /// Equal to no thread's.
     static var none: Poll { Poll(.max) }
 
+    /// Followed by no poll.
+    static var unknown: Poll { Poll(0) }
+
+    /// Whether this poll was made after `other` by the same loop.
+    @inline(__always)
+    func follows(_ other: Poll) -> Bool {
+        loop == other.loop && UInt32(truncatingIfNeeded: rawValue &- other.rawValue &- 1) < 1 << 31
+    }
+
     var loop: LoopIdentity { LoopIdentity(number: rawValue >> 32) }
 
     /// The calling thread's.

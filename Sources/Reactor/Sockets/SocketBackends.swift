@@ -82,9 +82,9 @@ final class SocketInput: SocketHalf, InputBackend {
     func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
         guard connection.isPlain else { return nil }
         // The socket cannot be closed during the call: closing the stream takes the engine's lock first.
-        guard let count = try SystemCall.receive(from: shared.number, into: &buffer) else { return nil }
+        let count = try SystemCall.receive(from: shared.number, into: &buffer)
         if connection.isOvertaken { throw .connectionAbort }
-        return Transfer(count: count, isAtEnd: count == 0)
+        return Transfer(count: count ?? 0, isAtEnd: count == 0)
     }
 
     func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
@@ -151,12 +151,12 @@ final class SocketOutput: SocketHalf, KernelOutput {
         let count = try SystemCall.send(bytes, to: target.number)
         if connection.isOvertaken { throw .connectionAbort }
         credit.use(count, of: bytes.byteCount)
-        guard count > 0 else { return nil }
         return Transfer(count: count, room: count == bytes.byteCount ? .assumed : .full)
     }
 
-    func hasRoomNow() -> Bool {
-        connection.isPlain && !connection.bufferSlot.hasBuffer && credit.hasRoom(target.number)
+    func checkRoom() throws(Errno) -> Room {
+        let isFree = connection.isPlain && !connection.bufferSlot.hasBuffer && credit.hasRoom(target.number)
+        return isFree ? .found : try checkRoomInKernelOrBuffer()
     }
 
     @inline(__always)
@@ -211,13 +211,13 @@ final class SocketOutput: SocketHalf, KernelOutput {
         }
     }
 
-    /// As ``hasRoomNow()``, which may know of room that poll(2) does not report yet: an event for space is never denied.
+    /// As ``checkRoom()``, which may know of room that poll(2) does not report yet: an event for space is never denied.
     var hasKernelRoom: Bool { connection.isPlain && credit.isLeft || target.isReady(for: CInt(POLLOUT)) }
 
     func noteFull() { connection.noteSent(0, isBlocked: true) }
 
     func checkPeer() throws(Errno) {
-        if let error = target.socketError { throw transferFailed(error) }
+        if let error = target.socketError { throw error }
     }
 
     func mayAcceptNothing(_ buffer: WriteBuffer?) -> Bool {

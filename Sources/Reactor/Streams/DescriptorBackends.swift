@@ -36,7 +36,8 @@ final class DescriptorInput: InputBackend {
     func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
         guard canTry.load(ordering: .relaxed) else { return nil }
         // The descriptor cannot be closed during the call: closing the stream takes the engine's lock first.
-        return try attempt(shared.number, &buffer)
+        if let transfer = try attempt(shared.number, &buffer) { return transfer }
+        return canTry.load(ordering: .relaxed) ? Transfer(count: 0) : nil
     }
 
     func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {

@@ -18,7 +18,7 @@ protocol KernelOutput: OutputBackend {
     var hasKernelRoom: Bool { get }
     /// Called when the kernel has no room.
     func noteFull()
-    /// Called when poll(2) reports an error: throws what a write would throw.
+    /// Called when poll(2) reports an error: throws what a write would throw, and notifies nobody.
     func checkPeer() throws(Errno)
     /// What the next bytes need room in.
     var roomSource: RoomSource { get }
@@ -72,7 +72,9 @@ extension KernelOutput {
         }
     }
 
-    func checkRoom() throws(Errno) -> Room {
+    func checkRoom() throws(Errno) -> Room { try checkRoomInKernelOrBuffer() }
+
+    func checkRoomInKernelOrBuffer() throws(Errno) -> Room {
         if let fault { throw fault }
         switch roomSource {
         case .kernel: break

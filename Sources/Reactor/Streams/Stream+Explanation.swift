@@ -138,10 +138,12 @@ extension StreamEngine: Watched {
         }
         guard !isOwned, !machine.isCallingDelegate else { return nil }
         func complaint(_ predicate: String) -> Complaint {
-            let occasion = "\(predicate) \(machine.transfers) \(delegateChanges)"
+            let occasion = "\(predicate) \(machine.lastTransfer) \(delegateChanges)"
             return Complaint(.silentStream, "The \(title) \(predicate).", occasion: occasion)
         }
-        guard machine.isScheduled else { return machine.transfers == 0 ? idleness.map(complaint) : nil }
+        guard machine.isScheduled else {
+            return machine.lastTransfer == .none ? idleness.map(complaint) : nil
+        }
         // A subclass may do without opening its engine.
         if machine.status == .notOpen {
             return isSubclassed ? nil : complaint("is scheduled, but not open: call open()")

@@ -1,6 +1,9 @@
 import SystemPackage
 
 /// The source or the destination of a stream's bytes. Owned by its engine alone; safe from any thread.
+///
+/// The engine is locked when it asks for what has no effect on other streams: the progress of an opening, readiness, faults,
+/// room. The answers come at once, without a call of any engine.
 protocol StreamBackend: AnyObject, Sendable {
     /// The event that reports that bytes can be moved.
     var event: Stream.Event { get }
@@ -50,12 +53,12 @@ protocol StreamBackend: AnyObject, Sendable {
 
     // MARK: Input
 
-    /// Copies the bytes that are there and fit, if that takes one system call and affects no other stream.
-    /// Nil if not, or if it would wait: the engine then calls ``read(into:)``. Called with the engine locked
-    /// and the stream open.
+    /// Copies the bytes that are there and fit, if that takes one system call and affects no other stream: none if it
+    /// would wait. Nil if it cannot be done so: the engine then calls ``read(into:)`` or ``readIfReady(into:)``. Called with
+    /// the engine locked and the stream open.
     func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer?
-    /// What the stream fails with because ``readNow(into:)`` or ``writeNow(_:)`` has thrown `error`. Called with nothing
-    /// locked, as this may notify another stream.
+    /// What the stream fails with because ``readNow(into:)``, ``writeNow(_:)`` or ``checkRoom()`` has thrown `error`.
+    /// Called with nothing locked, as this may notify another stream.
     func transferFailed(_ error: Errno) -> Errno
     /// Waits for at least one byte, then copies the bytes that are there and fit.
     func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer
@@ -71,18 +74,15 @@ protocol StreamBackend: AnyObject, Sendable {
     /// - Parameter isScheduled: Whether the caller may be a loop's thread, which must not wait for a slow
     ///   disk or a full write buffer.
     func write(_ bytes: RawSpan, isScheduled: Bool) throws(Errno) -> Transfer
-    /// Accepts as many bytes as fit, if that takes one system call and affects no other stream. Nil if not, or if it would
-    /// wait: the engine then calls ``write(_:isScheduled:)``. Called with the engine locked and the stream open.
+    /// Accepts as many bytes as fit, as ``readNow(into:)`` copies them.
     func writeNow(_ bytes: RawSpan) throws(Errno) -> Transfer?
-    /// Whether there is room for certain, by at most one system call. Called as ``writeNow(_:)``; if this is false, the
-    /// engine asks ``checkRoom()``.
-    func hasRoomNow() -> Bool
     /// As ``write(_:isScheduled:)``, but accepts nothing where that would wait.
     func writeIfReady(_ bytes: RawSpan) throws(Errno) -> Transfer
     /// Has the kernel send bytes of a file, without waiting for room. Nil if the bytes have to be copied, and written, instead:
     /// that also finds out why this has failed.
     func send(_ part: FilePart) -> Transfer?
-    /// Checks for room. If there is none, the kernel or the backend reports when there is.
+    /// Checks for room, by at most one system call. If there is none, the kernel or the backend reports when there is. Called
+    /// with the engine locked.
     func checkRoom() throws(Errno) -> Room
     /// Waits until the kernel has taken all accepted bytes.
     func flush(until deadline: Deadline) throws(Errno)
@@ -131,6 +131,9 @@ struct Transfer {
     var isAtEnd = false
     /// What the output knows about room for more.
     var room = Room.assumed
+
+    /// Whether nothing was moved because there was nothing to move, or no room.
+    var wouldWait: Bool { count == 0 && !isAtEnd }
 }
 
 /// What an output knows about room for the next write.
@@ -177,7 +180,6 @@ extension StreamBackend {
         throw .badFileDescriptor
     }
     func writeNow(_ bytes: RawSpan) throws(Errno) -> Transfer? { nil }
-    func hasRoomNow() -> Bool { false }
     func writeIfReady(_ bytes: RawSpan) throws(Errno) -> Transfer {
         isReadyOnLoop() ? try write(bytes, isScheduled: true) : Transfer(count: 0, room: .awaited)
     }

@@ -38,21 +38,12 @@ struct Recipient: ~Copyable {
 
 extension StreamEngine {
     /// Delivers what is pending, and what the kernel reports, on the thread of `source`'s loop.
-    ///
-    /// - Parameters:
-    ///   - isReady: Whether the kernel reports that bytes can be moved.
-    ///   - since: How many transfers there had been when the engine asked the kernel.
-    func serve(on source: StreamSource, isReady: Bool, since: UInt64? = nil) {
+    func serve(on source: StreamSource, _ report: StreamMachine.Report) {
         var recipient: Recipient?
         var queue: StreamQueue?
+        var fault: Errno?
         let action = state.withLock { state in
-            var action = state.machine.serve(
-                after: .last, isReady: isReady, since: since,
-                isInRunningMode: isInRunningMode)
-            if case .checkRoom(let since) = action, state.backend.hasRoomNow() {
-                state.machine.checked(.found, since: since)
-                action = state.machine.serve(after: .last, isReady: false, isInRunningMode: isInRunningMode)
-            }
+            let action = state.serve(report, &fault)
             switch action {
             case .deliver: recipient = self.recipient(state)
             case .enqueue: queue = state.queue
@@ -60,45 +51,30 @@ extension StreamEngine {
             }
             return action
         }
-        guard case .deliver(let event) = action, let recipient = recipient.take() else {
-            if let queue { return enqueueCallback(on: queue) }
-            return perform(action, on: source)
+        if case .deliver(let event) = action, let recipient = recipient.take() {
+            if !deliver(event, to: recipient, on: nil) { source.isHandled = false }
+            return
         }
-        if !deliver(event, to: recipient, on: nil) { source.isHandled = false }
+        source.isHandled = false
+        if let fault { return failRoom(fault) }
+        if let queue { return enqueueCallback(on: queue) }
+        if action == .disarm { try? source.setInterest([]) } else { perform(action) }
+    }
+
+    /// Fails the stream because a check for room has failed.
+    private func failRoom(_ fault: Errno) {
+        fail(backend.transferFailed(fault))
+        refresh()
     }
 
     /// Performs what the machine has decided.
-    ///
-    /// - Parameter source: The source that this thread's loop is serving, if that led to the action.
     @inline(never)
-    func perform(_ action: StreamMachine.Action, on source: StreamSource? = nil) {
+    func perform(_ action: StreamMachine.Action) {
         switch action {
-        case .none, .deliver, .enqueue: source?.isHandled = false
-        case .disarm:
-            source?.isHandled = false
-            try? source?.setInterest([])
-        case .askKernel(let since):
-            if let source { serve(on: source, isReady: backend.isReady(), since: since) }
-        case .checkRoom(let since): if let source { checkRoom(source, since: since) }
-        case .askBackend: refresh()
-        case .signal: signal()
-        case .update: update()
-        case .turnPassed:
-            source?.isHandled = false
-            backend.turnPassed()
+        case .signal, .update: update()
+        case .turnPassed: backend.turnPassed()
+        default: break
         }
-    }
-
-    private func checkRoom(_ source: StreamSource, since: UInt64) {
-        do throws(Errno) {
-            let room = try backend.checkRoom()
-            state.withLock { $0.machine.checked(room, since: since) }
-            // A buffer may have drained meanwhile; a kernel without room has to be watched.
-            if room == .awaited { refresh() } else if room == .full { RunLoop.current.core.update(self) }
-        } catch {
-            fail(error)
-        }
-        serve(on: source, isReady: false)
     }
 
     /// Calls the delegate for `event`, then for the rest of the batch.
@@ -131,7 +107,7 @@ extension StreamEngine {
             let mayContinue =
                 queue.map { $0 === state.queue } ?? state.machine.isScheduled(on: .current, isInRunningMode)
             let action = state.machine.delivered(event, toDelegate: isDelivered, mayContinue: mayContinue)
-            guard case .deliver = action else { return state.machine.next }
+            guard case .deliver = action else { return state.next }
             recipient = self.recipient(state)
             return action
         }
@@ -140,6 +116,37 @@ extension StreamEngine {
         } else {
             perform(action)
         }
+    }
+}
+
+extension StreamEngine.State {
+    /// Decides what to do with a report, and asks the backend what has to be known for that.
+    ///
+    /// - Parameter fault: Set to the error of a check for room.
+    @inline(__always)
+    fileprivate mutating func serve(_ report: StreamMachine.Report, _ fault: inout Errno?)
+        -> StreamMachine.Action
+    {
+        let action = machine.serve(on: .current, report, isInRunningMode: isInRunningMode)
+        return action == .confirm || action == .checkRoom ? decide(after: action, &fault) : action
+    }
+
+    @inline(never)
+    private mutating func decide(after action: StreamMachine.Action, _ fault: inout Errno?)
+        -> StreamMachine.Action
+    {
+        var action = action
+        if action == .confirm {
+            action = machine.serve(
+                on: .current, backend.isReady() ? .confirmed : .none, isInRunningMode: isInRunningMode)
+        }
+        guard action == .checkRoom else { return action }
+        do throws(Errno) { machine.checked(try backend.checkRoom()) } catch {
+            fault = error
+            return .none
+        }
+        action = machine.serve(on: .current, .none, isInRunningMode: isInRunningMode)
+        return action == .none ? machine.next : action
     }
 }
 
@@ -205,7 +212,7 @@ extension StreamEngine {
             if case .deliver(let event) = action, let recipient = recipient.take() {
                 deliver(event, to: recipient, on: queue)
             } else {
-                perform(state.withLock { $0.machine.next })
+                perform(state.withLock { $0.next })
             }
         }
     }

@@ -12,7 +12,8 @@ final class StreamSource: EventSource {
     }
 
     override func serve(_ readiness: Readiness) {
-        engine.serve(on: self, isReady: !readiness.isDisjoint(with: [.readable, .writable]))
+        engine.serve(
+            on: self, readiness.isDisjoint(with: [.readable, .writable]) ? .none : .made(reportedAt))
     }
 
     override func loopEnded(_ loop: RunLoop) { engine.loopEnded(loop) }
@@ -165,30 +166,14 @@ final class HandoffOwner: Sendable {
 
 extension StreamEngine {
     /// Finds out whether bytes can be moved now, and has the loop deliver what is pending.
-    func refresh() {
-        advanceOpening()
-        let (backend, isScheduled, since) = state.withLock { state in
-            if state.machine.mustChangeReadinessSource {
-                state.machine.changeReadinessSource(state.backend.readinessSource)
-            }
-            let backend = state.machine.isOpen ? state.backend : nil
-            return (backend, state.machine.isScheduled, state.machine.transfers)
-        }
-        // Only for a loop is a file read ahead.
-        switch isScheduled ? backend?.prepare() : backend?.fault.map({ .failed($0) }) {
-        case .failed(let error): fail(error)
-        case let availability?: state.withLock { $0.machine.noteAvailability(availability, since: since) }
-        case nil: break
-        }
-        update()
-    }
+    func refresh() { update { $0.refresh() } }
 
     /// Updates the loop if it is behind or has to deliver an event.
     ///
     /// - Parameter change: Made at the same time: no other thread takes what follows from it.
-    func update(after change: (inout StreamMachine) -> Void = { _ in }) {
+    func update(after change: (inout State) -> Void = { _ in }) {
         let (loop, queue, isHeld) = state.withLock { state in
-            change(&state.machine)
+            change(&state)
             let (isForLoop, isForQueue) = state.machine.takeUpdate()
             let loop = isForLoop ? state.machine.attachment?.scheduled?.loop : nil
             return (loop, isForQueue ? state.queue : nil, state.machine.delivery == .held)
@@ -204,12 +189,6 @@ extension StreamEngine {
         guard state.withLock({ $0.machine.isScheduled(on: loop.identity) && $0.machine.requestUpdate() })
         else { return }
         if !loop.runOnLoopThread({ [self] core in core.updateInTurn(self) }) { loopEnded(loop) }
-    }
-
-    /// Makes the loop serve the stream in its next pass.
-    func signal() {
-        guard let source = state.withLock({ $0.machine.source(on: .current) }) else { return update() }
-        source.value.markReady()
     }
 
     /// Takes what this thread's `loop` has to do, and what it needs for that.

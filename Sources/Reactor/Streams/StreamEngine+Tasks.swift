@@ -57,82 +57,16 @@ extension StreamEngine {
         (status == .closed ? nil : error) ?? failure(.badFileDescriptor)
     }
 
-    /// Reads without waiting.
-    ///
-    /// - Returns: The number of bytes; 0 at the end; nil if an event will report more.
-    func readIfReady(into buffer: inout MutableRawSpan) throws -> Int? {
-        let (status, backend) = state.withLock { ($0.machine.status, $0.backend) }
-        switch status {
-        case .open, .reading, .writing: break
-        case .atEnd: return 0
-        case .opening: return nil
-        case .notOpen, .closed, .error: throw failure
-        }
-        do throws(Errno) {
-            if let transfer = try backend.readIfReady(into: &buffer) {
-                return finish(transfer, of: buffer.byteCount)
-            }
-            acknowledge()
-            return nil
-        } catch {
-            throw fail(error)
-        }
-    }
-
-    /// Writes without waiting.
-    ///
-    /// - Returns: The number of accepted bytes; nil if an event will report room.
-    func writeIfReady(_ bytes: RawSpan) throws -> Int? {
-        let (status, backend) = state.withLock { ($0.machine.status, $0.backend) }
-        switch status {
-        case .open, .reading, .writing: break
-        case .atEnd: throw failure(backend.endError)
-        case .opening: return nil
-        case .notOpen, .closed, .error: throw failure
-        }
-        do throws(Errno) {
-            let transfer = try backend.writeIfReady(bytes)
-            let count = finish(transfer, of: bytes.byteCount)
-            if count == 0, transfer.isAtEnd { throw backend.endError }
-            return count > 0 ? count : nil
-        } catch {
-            if self.status == .atEnd { throw failure(backend.endError) }
-            throw fail(error)
-        }
-    }
-
-    /// Takes that bytes were moved by a call that does not wait.
-    func finish(_ transfer: Transfer, of count: Int) -> Int {
-        let action = state.withLock { state in
-            _ = state.machine.begin(count: count, after: .last)
-            state.machine.finishTransfer(transfer)
-            return state.machine.next
-        }
-        if action != .none { perform(action) }
-        return transfer.count
-    }
-
-    /// A read has found nothing: the next report of the kernel is news.
-    private func acknowledge() {
-        let action = state.withLock { state in
-            state.machine.acknowledge()
-            return state.machine.next
-        }
-        if action != .none { perform(action) }
-    }
-
-    private func fail(_ error: Errno) -> any Error {
-        fail(error as any Error)
-        refresh()
-        return failure
-    }
-
     /// Whether the kernel has taken all accepted bytes.
     func isFlushed() throws -> Bool {
         let (status, backend) = state.withLock { ($0.machine.status, $0.backend) }
         guard status != .error, status != .closed, status != .notOpen else { throw failure }
         if status == .opening { return false }
-        if let fault = backend.fault { throw fail(fault) }
+        if let fault = backend.fault {
+            fail(fault)
+            refresh()
+            throw failure
+        }
         return backend.isFlushed
     }
 }
@@ -151,7 +85,7 @@ extension StreamEngine {
                 state.backend = PutBackInput(bytes, before: state.backend, ending, of: self)
             }
             state.machine.putBack()
-            return state.machine.next
+            return state.next
         }
         perform(action)
     }

@@ -4,7 +4,7 @@ import SystemPackage
 /// Performs what a stream's ``StreamMachine`` decides, on its backend, its run loop and its delegate. Safe from any thread.
 ///
 /// The engine has a ``StreamSource`` on the loop that the stream is scheduled on. The source is ready when the kernel reports
-/// its descriptor or the engine signals it; then ``serve(on:isReady:since:)`` runs on the loop's thread.
+/// its descriptor or the engine signals it; then ``serve(on:_:)`` runs on the loop's thread.
 final class StreamEngine: Sendable {
     struct State: ~Copyable {
         var machine: StreamMachine
@@ -148,17 +148,14 @@ final class StreamEngine: Sendable {
 
     /// Whether a read or a write would not wait.
     var isReady: Bool {
-        let (backend, isScheduled, source) = state.withLock { state in
-            (
-                state.machine.isOpen ? state.backend : nil, state.machine.isScheduled,
-                state.machine.readinessSource
-            )
+        let (isReady, mustRefresh) = state.withLock { state in
+            guard state.machine.isOpen else { return (false, false) }
+            guard state.machine.isScheduled else { return (state.backend.isReady(), false) }
+            let isReady = state.backend.isReadyOnLoop()
+            // The backend has received what the kernel would have reported.
+            return (isReady, isReady && state.machine.readinessSource == .kernelThroughBackend)
         }
-        guard let backend else { return false }
-        guard isScheduled else { return backend.isReady() }
-        let isReady = backend.isReadyOnLoop()
-        // The backend has received what the kernel would have reported.
-        if isReady, source == .kernelThroughBackend { refresh() }
+        if mustRefresh { refresh() }
         return isReady
     }
 }
@@ -185,17 +182,10 @@ extension StreamEngine {
     /// Checks an opening that takes time. Returns whether it is still under way.
     @discardableResult
     func advanceOpening() -> Bool {
-        guard status == .opening else { return false }
-        let backend = backend
-        switch backend.progress() {
-        case .waiting: return true
-        case .failed(let error): fail(error)
-        case .ready, .atEnd:
-            let isAtEnd = backend.isAtEndWhenOpened
-            // Another thread may change the source, and then calls ``updateReadinessSource()``.
-            state.withLock { $0.machine.opened(backend.readinessSource, isAtEnd: isAtEnd) }
+        state.withLock { state in
+            state.advanceOpening()
+            return state.machine.status == .opening
         }
-        return false
     }
 
     /// The stream delivers no event before ``release()``: the connection that it shares may be open before the client has
@@ -206,8 +196,10 @@ extension StreamEngine {
 
     /// Delivers events from now on. What is pending is on its way to the loop, or on the queue, when this returns.
     func release() {
-        advanceOpening()
-        update { $0.release() }
+        update { state in
+            state.advanceOpening()
+            state.machine.release()
+        }
     }
 
     /// Called when something else reports the backend's readiness.
@@ -219,10 +211,7 @@ extension StreamEngine {
     }
 
     /// Fails the stream, unless it was closed meanwhile.
-    func fail(_ error: any Error) {
-        let error = backend.refusal ?? error
-        state.withLock { $0.machine.fail(error) }
-    }
+    func fail(_ error: any Error) { state.withLock { $0.fail(error) } }
 
     /// Reports that accepted bytes are lost. That is an error of a closed stream too.
     func noteLostBytes(_ error: Errno) {
@@ -258,147 +247,6 @@ extension StreamEngine {
         guard process.isCurrent else { return }
         detach()
         try? backend.close()
-    }
-}
-
-// MARK: - Transfers
-
-extension StreamEngine.State {
-    /// What is left to do after a change. A signal for this thread's loop has been given already.
-    var next: StreamMachine.Action {
-        @inline(__always) mutating get {
-            let action = machine.next
-            guard action == .signal, let source = machine.source(on: .current) else { return action }
-            source.value.markReady()
-            return .none
-        }
-    }
-
-    /// A transfer of `size` bytes or fewer has begun and ended.
-    @inline(__always)
-    fileprivate mutating func noteTransfer(_ transfer: Transfer, of size: Int) -> StreamMachine.Action {
-        _ = machine.begin(count: size, after: .last)
-        machine.finishTransfer(transfer)
-        return next
-    }
-}
-
-extension StreamEngine {
-    func read(into buffer: inout MutableRawSpan) -> Int {
-        do throws(Errno) {
-            let size = buffer.byteCount
-            let result = try state.withLock { (state) throws(Errno) -> (Int, StreamMachine.Action)? in
-                guard state.machine.isOpen, size > 0,
-                    let transfer = try state.backend.readNow(into: &buffer)
-                else { return nil }
-                return (transfer.count, state.noteTransfer(transfer, of: size))
-            }
-            guard let (count, action) = result else { return readWaiting(into: &buffer) }
-            if action != .none { perform(action) }
-            return count
-        } catch {
-            return failTransfer(backend.transferFailed(error))
-        }
-    }
-
-    @inline(never)
-    private func readWaiting(into buffer: inout MutableRawSpan) -> Int {
-        RunLoop.noteWait("in InputStream.read, waiting for the \(title)") {
-            transfer(buffer.byteCount) { (backend, _) throws(Errno) in try backend.read(into: &buffer) }
-        }
-    }
-
-    func write(_ bytes: RawSpan) -> Int {
-        do throws(Errno) {
-            let size = bytes.byteCount
-            let result = try state.withLock { (state) throws(Errno) -> (Int, StreamMachine.Action)? in
-                guard state.machine.isOpen, size > 0, let transfer = try state.backend.writeNow(bytes) else {
-                    return nil
-                }
-                return (transfer.count, state.noteTransfer(transfer, of: size))
-            }
-            guard let (count, action) = result else { return writeWaiting(bytes) }
-            if action != .none { perform(action) }
-            return count
-        } catch {
-            return failTransfer(backend.transferFailed(error))
-        }
-    }
-
-    @inline(never)
-    private func writeWaiting(_ bytes: RawSpan) -> Int {
-        RunLoop.noteWait("in OutputStream.write, waiting for the \(title)") {
-            transfer(bytes.byteCount) { (backend, isScheduled) throws(Errno) in
-                try backend.write(bytes, isScheduled: isScheduled)
-            }
-        }
-    }
-
-    @inline(__always)
-    private func transfer(
-        _ count: Int, _ body: (any StreamBackend, _ isScheduled: Bool) throws(Errno) -> Transfer
-    ) -> Int {
-        while true {
-            let (admission, backend, isScheduled) = state.withLock { state in
-                let admission = state.machine.begin(count: count, after: .last)
-                return (admission, state.backend, state.machine.isScheduled)
-            }
-            switch admission {
-            case .begun:
-                do throws(Errno) { return finishTransfer(try body(backend, isScheduled)) } catch {
-                    return failTransfer(error)
-                }
-            case .refused(let answer): return answer
-            case .opening:
-                backend.waitUntilOpen()
-                if advanceOpening() { return -1 }
-            }
-        }
-    }
-
-    @discardableResult
-    @inline(__always)
-    private func finishTransfer(_ transfer: Transfer) -> Int {
-        let action = state.withLock { state in
-            state.machine.finishTransfer(transfer)
-            return state.next
-        }
-        if action != .none { perform(action) }
-        return transfer.count
-    }
-
-    @inline(never)
-    private func failTransfer(_ error: Errno) -> Int {
-        // Another thread may have closed the stream during the call, which is no error of the stream.
-        fail(error)
-        refresh()
-        return -1
-    }
-
-    /// The bytes that are left of a stream in memory; nil for other streams, and unless it is open.
-    func takeBuffer() -> UnsafeRawBufferPointer? {
-        guard isOpen, let bytes = unsafe backend.takeBuffer() else { return nil }
-        finishTransfer(Transfer(count: bytes.count, isAtEnd: true))
-        return unsafe bytes
-    }
-
-    func flush(until deadline: Deadline) throws(Errno) {
-        guard isOpen || status == .atEnd else { throw .badFileDescriptor }
-        try RunLoop.noteWait("in OutputStream.flush, waiting for the \(title)") { () throws(Errno) in
-            try backend.flush(until: deadline)
-        }
-    }
-
-    func shutDown() throws(Errno) {
-        guard isOpen else { throw .socketNotConnected }
-        do throws(Errno) {
-            try backend.shutDown()
-            state.withLock { $0.machine.shutDown() }
-        } catch {
-            if error != .notSocket { state.withLock { $0.machine.fail(error) } }
-            refresh()
-            throw error
-        }
     }
 }
 

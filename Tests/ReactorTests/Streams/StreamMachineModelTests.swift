@@ -49,7 +49,7 @@ struct Model {
     enum Input: CaseIterable {
         case open, opened, openedAtEnd, failed, bytesLost, closed, ended, shutDown
         case begin, moved, movedToEnd, movedAndFull, movedAndAwaiting
-        case kernelReports, kernelConfirms, roomFound, roomFull, roomAwaited
+        case kernelReports, kernelReportsLate, roomFound, roomFull, roomAwaited
         case backendWaits, backendIsReady, backendIsAtEnd
         case loopServes, otherLoopServes, callbackReturns, callbackReturnsElsewhere, queueCalls
         case delegateSet, delegateReplaced, delegateRemoved, scheduled, movedToOtherLoop, unscheduled,
@@ -57,14 +57,13 @@ struct Model {
         case watchRefused
     }
 
-    private enum Question { case kernel, room }
-
     /// The first violated rule.
     private(set) var problem: String?
 
     /// The loop that the stream was scheduled on last, and the other one.
     private var loops = (LoopIdentity(number: 1), LoopIdentity(number: 2))
     private var poll: Poll { Poll(loop: loops.0, count: 1) }
+    private var nextPoll: Poll { Poll(loop: loops.0, count: 2) }
     private static let common = ModeSet(.default)
 
     private var machine: StreamMachine
@@ -80,7 +79,8 @@ struct Model {
     /// The event for which the delegate is being called, whether there is one, and whether the event has been
     /// overtaken.
     private var callback: (event: Stream.Event, hasDelegate: Bool, isVoid: Bool)?
-    private var question: (kind: Question, since: UInt64)?
+    /// What the backend knows about room when it is asked.
+    private var room = Room.found
     private var delivered: Stream.Event = []
     private var isAwaitingBackend = false
     private var isRoomKnown = false
@@ -90,8 +90,7 @@ struct Model {
         (self.readinessSource, self.isHeld) = (readinessSource, isHeld)
     }
 
-    /// Identifies a state in one word. Of the number of transfers it only matters whether there have been
-    /// more since a question was asked.
+    /// Identifies a state in one word.
     var key: UInt64 {
         var key: UInt64 = 0
         func add(_ value: UInt, bits: UInt64) { key = key << bits | UInt64(value) }
@@ -107,13 +106,14 @@ struct Model {
         let attachment = machine.attachment
         for flag in [
             machine.readinessSource == .unannounced, machine.isClosed, machine.isUnacknowledged,
-            machine.mayReportBeStale, machine.isOnQueue, attachment != nil, attachment?.isWatched == true,
+            machine.lastTransfer == .none, machine.lastTransfer == .unknown, machine.lastTransfer == poll,
+            machine.isOnQueue, attachment != nil, attachment?.isWatched == true,
             attachment?.isDisarmed == true, attachment?.isUpToDate == true, loops.0.number == 1, hasDelegate,
             isMoving, isEnqueued,
             isTurnEnqueued, isAwaitingBackend, isRoomKnown, callback?.hasDelegate == true,
-            callback?.isVoid == true, question != nil, question?.kind == .room,
-            question?.since == machine.transfers,
+            callback?.isVoid == true,
         ] { add(flag) }
+        add(UInt(room.index), bits: 2)
         return key
     }
 
@@ -134,19 +134,19 @@ struct Model {
         case .movedToEnd: return finishTransfer(Transfer(count: 0, isAtEnd: true))
         case .movedAndFull: return finishTransfer(Transfer(count: 1, room: .full))
         case .movedAndAwaiting: return finishTransfer(Transfer(count: 1, room: .awaited))
-        case .kernelReports: return serve(isReady: true)
-        case .kernelConfirms: return answerKernel()
-        case .roomFound: return answer(.found)
-        case .roomFull: return answer(.full)
-        case .roomAwaited: return answer(.awaited)
-        case .backendWaits: machine.noteAvailability(.waiting, since: machine.transfers)
+        case .kernelReports: return serve(.made(nextPoll))
+        case .kernelReportsLate: return serve(.made(poll))
+        case .roomFound: room = .found
+        case .roomFull: room = .full
+        case .roomAwaited: room = .awaited
+        case .backendWaits: machine.note(.waiting)
         case .backendIsReady:
-            machine.noteAvailability(.ready, since: machine.transfers)
+            machine.note(.ready)
             (isRoomKnown, isAwaitingBackend) = (true, false)
-        case .backendIsAtEnd: machine.noteAvailability(.atEnd, since: machine.transfers)
-        case .loopServes: return serve(isReady: false)
+        case .backendIsAtEnd: machine.note(.atEnd)
+        case .loopServes: return serve(.none)
         case .otherLoopServes:
-            let action = machine.serve(after: Poll(loop: loops.1, count: 1), isReady: true) { _ in true }
+            let action = machine.serve(on: loops.1, .confirmed) { _ in true }
             check(action == .none, "a loop that the stream is not on serves it")
         case .callbackReturns: return endCallback(mayContinue: true)
         case .callbackReturnsElsewhere: return endCallback(mayContinue: false)
@@ -169,10 +169,10 @@ struct Model {
 
     /// An open stream has something to deliver, or waits for the delegate, the backend or the kernel.
     mutating func checkProgress() {
-        guard !isMoving, callback == nil, !isEnqueued, question == nil, machine.isScheduled else { return }
+        guard !isMoving, callback == nil, !isEnqueued, machine.isScheduled else { return }
         check(!machine.mustDeliver || machine.next != .none, "an event is left")
         var machine = machine
-        machine.noteAvailability(.waiting, since: machine.transfers)
+        machine.note(.waiting)
         _ = machine.update(loops.0)
         let waits = machine.needsWatch(isDisarmed: false) || readinessSource == .backend || isAwaitingBackend
         let turns = machine.delivery == .held
@@ -204,7 +204,7 @@ extension Model {
     }
 
     private mutating func begin() -> Bool {
-        guard !isMoving, machine.begin(count: 1, after: poll) == .begun else { return false }
+        guard !isMoving, machine.begin(count: 1) == .begun else { return false }
         isMoving = true
         forgetAcknowledgement()
         return true
@@ -215,48 +215,38 @@ extension Model {
         isMoving = false
         isRoomKnown = false
         isAwaitingBackend = transfer.room == .awaited
-        machine.finishTransfer(transfer)
+        machine.finishTransfer(transfer, after: poll)
         check(!transfer.isAtEnd || !machine.isOpen, "open at its end")
         return true
     }
 
-    private mutating func serve(isReady: Bool, since: UInt64? = nil) -> Bool {
-        guard machine.isScheduled, question == nil else { return false }
-        perform(
-            machine.serve(after: poll, isReady: isReady, since: since) {
-                $0.contains(.default, common: Self.common)
-            })
+    private mutating func serve(_ report: StreamMachine.Report) -> Bool {
+        guard machine.isScheduled else { return false }
+        let action = machine.serve(on: loops.0, report) { $0.contains(.default, common: Self.common) }
+        switch action {
+        case .confirm:
+            check(machine.lastTransfer != .none, "a first report is doubted")
+            return serve(.confirmed)
+        case .checkRoom:
+            (isRoomKnown, isAwaitingBackend) = (room == .found, room == .awaited)
+            machine.checked(room)
+            return serve(.none)
+        default: perform(action)
+        }
         return true
     }
 
     private mutating func perform(_ action: StreamMachine.Action) {
         switch action {
-        case .none, .askBackend, .signal, .update: break
+        case .none, .signal, .update: break
         case .disarm: isWatched = false
-        case .askKernel(let since): question = (.kernel, since)
-        case .checkRoom(let since): question = (.room, since)
+        case .confirm, .checkRoom: check(false, "a question where there is no answer")
         case .enqueue:
             check(machine.isOnQueue && !isEnqueued && callback == nil, "a needless callback on the queue")
             isEnqueued = true
         case .turnPassed: machine.release()
         case .deliver(let event): beginCallback(event)
         }
-    }
-
-    private mutating func answerKernel() -> Bool {
-        guard let (kind, since) = question, kind == .kernel else { return false }
-        question = nil
-        return serve(isReady: true, since: since)
-    }
-
-    private mutating func answer(_ room: Room) -> Bool {
-        guard let (kind, since) = question, kind == .room else { return false }
-        question = nil
-        if since == machine.transfers {
-            (isRoomKnown, isAwaitingBackend) = (room == .found, room == .awaited)
-        }
-        machine.checked(room, since: since)
-        return true
     }
 
     private mutating func turnPassed() -> Bool {
@@ -322,7 +312,7 @@ extension Model {
         check(isScheduled == !machine.isClosed, "an open stream is refused, or a closed one is not")
         check(!isScheduled || left?.loop == former, "the former loop is not left")
         check(machine.pending == pending, "an event is lost on the way to another loop")
-        (isWatched, question) = (false, nil)
+        isWatched = false
         forgetAcknowledgement()
     }
 
@@ -349,11 +339,11 @@ extension Model {
         check(!isBehind, "the loop watches what it should not, or does not what it should")
     }
 
-    /// Performs the part of ``StreamMachine/Action/askBackend`` that follows openCompleted.
+    /// Asks the backend, as the engine does after openCompleted.
     private mutating func changeReadinessSource() {
         guard machine.mustChangeReadinessSource else { return }
         let isDue = machine.isScheduled && !machine.isDeliveryBlocked
-        check(!isDue || machine.next == .askBackend, "the backend is not asked after the opening")
+        check(!isDue || machine.mustAskBackend, "the backend is not asked after the opening")
         machine.changeReadinessSource(readinessSource)
         isRoomKnown = false
         forgetAcknowledgement()
@@ -367,7 +357,7 @@ extension Model {
 
     private mutating func unschedule() {
         machine.detach()
-        (isWatched, isEnqueued, isTurnEnqueued, question) = (false, false, false, nil)
+        (isWatched, isEnqueued, isTurnEnqueued) = (false, false, false)
     }
 }
 

@@ -30,12 +30,12 @@ import Testing
     }
 
     @Test mutating func `an end replaces bytes that are pending`() {
-        let poll = Poll(loop: LoopIdentity(number: 1), count: 1)
-        let first = machine.serve(after: poll, isReady: true, since: nil) { _ in true }
+        let loop = LoopIdentity(number: 1)
+        let first = machine.serve(on: loop, .made(Poll(loop: loop, count: 1))) { _ in true }
         #expect(first == .deliver(.openCompleted) && machine.pending == .hasBytesAvailable)
         machine.reachEnd()
         let none = machine.delivered(.openCompleted, toDelegate: true, mayContinue: true)
-        let end = machine.serve(after: poll, isReady: false, since: nil) { _ in true }
+        let end = machine.serve(on: loop, .none) { _ in true }
         #expect(none == .none && end == .deliver(.endEncountered) && machine.status == .atEnd)
     }
 }

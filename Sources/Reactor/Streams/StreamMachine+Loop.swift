@@ -1,0 +1,122 @@
+import SystemPackage
+
+/// The loop that the stream is scheduled on.
+extension StreamMachine {
+    var isScheduled: Bool { attachment != nil }
+
+    @inline(__always)
+    func isScheduled(on loop: LoopIdentity) -> Bool { attachment?.loop == loop }
+
+    func isScheduled(on loop: LoopIdentity, _ isInRunningMode: (Membership) -> Bool) -> Bool {
+        isScheduled(on: loop) && isInRunningMode(attachment!.membership)
+    }
+
+    /// The stream is scheduled in a mode of a loop; one that is on another loop moves, with its pending events. On the new
+    /// loop an unacknowledged event is delivered again.
+    ///
+    /// - Parameter attach: Creates what the engine has on a loop. Called for a new one.
+    /// - Returns: Whether the stream is scheduled: false once it is closed; and what it has left.
+    mutating func schedule(
+        on loop: LoopIdentity, _ mode: RunLoop.Mode, common: ModeSet,
+        attach: () -> ScheduledLoop? = { nil }
+    ) -> (isScheduled: Bool, left: Attachment?) {
+        guard !isClosed else { return (false, nil) }
+        wasScheduled = true
+        // A subclass may have its own kind of delegate by now.
+        if delegateState == .missing { delegateState = .expected }
+        var left: Attachment?
+        if !isScheduled(on: loop) {
+            left = attachment
+            attachment = Attachment(loop: loop, scheduled: attach())
+            isUnacknowledged = false
+        }
+        attachment?.change { $0.add(mode, common: common) }
+        return (true, left)
+    }
+
+    /// The stream is removed from a mode of a loop.
+    mutating func unschedule(from loop: LoopIdentity, _ mode: RunLoop.Mode, common: ModeSet) -> Removal {
+        guard isScheduled(on: loop) else { return .none }
+        attachment?.change { $0.remove(mode, common: common) }
+        return attachment!.membership.isEmpty ? .left(attachment.take()!) : .changed
+    }
+
+    /// The result of leaving a mode.
+    enum Removal {
+        case none
+        /// The stream is still scheduled in another mode.
+        case changed
+        /// The stream is not scheduled any more.
+        case left(Attachment)
+    }
+
+    /// The stream is removed from its loop and from its queue. A callback that has not started there delays no other
+    /// delivery.
+    @discardableResult
+    mutating func detach() -> Attachment? {
+        isOnQueue = false
+        if delivery == .enqueued { delivery = .idle }
+        return attachment.take()
+    }
+
+    mutating func loopEnded(_ loop: LoopIdentity) { if isScheduled(on: loop) { detach() } }
+
+    /// Events are delivered on a queue from now on.
+    mutating func joinQueue() { isOnQueue = true }
+
+    /// What the engine has to do after a change.
+    @inline(__always)
+    var next: Action {
+        isDeliveryBlocked || !isScheduled ? .none : isBehind ? .update : mustDeliver ? .signal : .none
+    }
+
+    /// Whether to update the loop, because it is behind or has an event to deliver, and whether to enqueue a callback, or a
+    /// turn for held events. Nothing while the delegate is being called: the engine asks again after that.
+    mutating func takeUpdate() -> (isForLoop: Bool, isForQueue: Bool) {
+        if isDeliveryBlocked { return mustTurn ? (isScheduled && !isOnQueue, isOnQueue) : (false, false) }
+        // The loop checks for room before the queue delivers it.
+        let isForQueue = isOnQueue && mustDeliver && !mustCheckRoom
+        let isForLoop = isScheduled && mustDeliver && !isForQueue || isBehind
+        if isForQueue { delivery = .enqueued }
+        return (isForLoop, isForQueue)
+    }
+
+    /// Another thread's loop is to be updated. Returns whether to ask it: false if an earlier request is
+    /// pending.
+    mutating func requestUpdate() -> Bool { attachment?.requestUpdate() ?? false }
+
+    /// Takes what `loop` has to do for the stream; nil if the stream is not scheduled there.
+    mutating func update(_ loop: LoopIdentity) -> Attachment.Update? {
+        guard var attachment, attachment.loop == loop else { return nil }
+        if isAcknowledged { attachment.isDisarmed = false }
+        let isWatched = needsWatch(isDisarmed: attachment.isDisarmed)
+        defer { self.attachment = attachment }
+        return attachment.update(isWatched: isWatched, isSignalled: mustDeliver || mustTurn)
+    }
+
+    /// The kernel refuses to watch the descriptor for `loop`.
+    mutating func failWatching(on loop: LoopIdentity, _ error: any Error) {
+        if isScheduled(on: loop) { attachment?.noteUnwatched() }
+        fail(error)
+    }
+
+    /// Whether the loop's registration differs from what it should be.
+    @inline(__always)
+    private var isBehind: Bool {
+        guard let isDisarmed = attachment?.isDisarmed else { return false }
+        return needsWatch(isDisarmed: isDisarmed) != attachment!.isWatched
+    }
+
+    /// Whether the kernel has to watch the descriptor.
+    ///
+    /// - Parameter isDisarmed: Whether the loop has performed ``Action/disarm``.
+    @inline(__always)
+    func needsWatch(isDisarmed: Bool) -> Bool {
+        guard isOpen else { return false }
+        switch readinessSource {
+        case .backend, .unannounced: return false
+        case .kernel, .kernelThroughBackend: return !isDisarmed || isAcknowledged
+        case .kernelWhenFull: return room == .full
+        }
+    }
+}
