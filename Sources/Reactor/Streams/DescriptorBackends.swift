@@ -51,38 +51,26 @@ final class DescriptorInput: InputBackend {
     }
 
     func readIfReady(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
-        guard canTry.load(ordering: .relaxed) || isReady() else { return nil }
-        if let transfer = try shared.use({ (number) throws(Errno) in try attempt(number, &buffer) }) {
-            return transfer
-        }
-        // The kernel has just refused to try.
-        guard !canTry.load(ordering: .relaxed), isReady() else { return nil }
+        guard isReady() else { return nil }
         return try shared.use { (number) throws(Errno) in try attempt(number, &buffer) }
     }
 
     /// Nil if no bytes are available, or none can be read before poll(2) reports them.
-    private func attempt(
-        _ number: CInt, _ buffer: inout MutableRawSpan
-    ) throws(Errno) -> Transfer? {
-        guard let count = try read(number, &buffer) else { return nil }
-        if count == 0, shared.awaitsFirstWriter { return nil }
-        return Transfer(count: count, isAtEnd: count == 0)
-    }
-
-    /// Nil if no bytes are available, or none can be read before poll(2) reports them.
-    private func read(_ number: CInt, _ buffer: inout MutableRawSpan) throws(Errno) -> Int? {
+    private func attempt(_ number: CInt, _ buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
         do throws(Errno) {
-            guard canTry.load(ordering: .relaxed) else {
-                return try SystemCall.read(number, into: &buffer)
-            }
-            return try SystemCall.readNow(number, into: &buffer)
+            let count =
+                canTry.load(ordering: .relaxed)
+                ? try SystemCall.readNow(number, into: &buffer)
+                : try SystemCall.read(number, into: &buffer)
+            if count == 0, shared.awaitsFirstWriter { return nil }
+            return Transfer(count: count, isAtEnd: count == 0)
         } catch {
             switch error {
             case .resourceTemporarilyUnavailable: return nil
             case .notSupportedOnSocket:  // EOPNOTSUPP
                 canTry.store(false, ordering: .relaxed)
                 return nil
-            case .ioError where endsAtHangUp: return 0
+            case .ioError where endsAtHangUp: return Transfer(count: 0, isAtEnd: true)
             default: throw error
             }
         }

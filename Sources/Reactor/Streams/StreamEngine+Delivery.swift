@@ -43,7 +43,8 @@ extension StreamEngine {
         var queue: StreamQueue?
         var fault: Errno?
         let action = state.withLock { state in
-            let action = state.serve(report, &fault)
+            var action = state.machine.serve(on: .current, report, isInRunningMode: isInRunningMode)
+            if action == .confirm || action == .checkRoom { action = state.decide(after: action, &fault) }
             switch action {
             case .deliver: recipient = self.recipient(state)
             case .enqueue: queue = state.queue
@@ -80,32 +81,18 @@ extension StreamEngine {
     /// Calls the delegate for `event`, then for the rest of the batch.
     ///
     /// - Parameter queue: The queue that this runs on; nil on a loop.
-    /// - Returns: Whether the first event has been delivered.
+    /// - Returns: Whether `event` has been delivered.
     @discardableResult
-    @inline(__always)
     private func deliver(
         _ event: Stream.Event, to recipient: consuming Recipient, on queue: StreamQueue?
     ) -> Bool {
         let isDelivered = recipient.receive(event)
-        let action = state.withLock { state -> StreamMachine.Action? in
-            guard !state.machine.hasMoreInBatch else { return nil }
-            _ = state.machine.delivered(event, toDelegate: isDelivered, mayContinue: false)
-            return state.next
-        }
-        if let action {
-            if action != .none { perform(action) }
-        } else {
-            continueBatch(after: event, isDelivered, on: queue)
-        }
-        return isDelivered
-    }
-
-    @inline(never)
-    private func continueBatch(after event: Stream.Event, _ isDelivered: Bool, on queue: StreamQueue?) {
         var recipient: Recipient?
-        let action = state.withLock { state -> StreamMachine.Action in
+        let action = state.withLock { state in
             let mayContinue =
-                queue.map { $0 === state.queue } ?? state.machine.isScheduled(on: .current, isInRunningMode)
+                state.machine.hasMoreInBatch
+                && (queue.map { $0 === state.queue }
+                    ?? state.machine.isScheduled(on: .current, isInRunningMode))
             let action = state.machine.delivered(event, toDelegate: isDelivered, mayContinue: mayContinue)
             guard case .deliver = action else { return state.next }
             recipient = self.recipient(state)
@@ -113,26 +100,19 @@ extension StreamEngine {
         }
         if case .deliver(let next) = action, let recipient = recipient.take() {
             deliver(next, to: recipient, on: queue)
-        } else {
+        } else if action != .none {
             perform(action)
         }
+        return isDelivered
     }
 }
 
 extension StreamEngine.State {
-    /// Decides what to do with a report, and asks the backend what has to be known for that.
+    /// Asks the backend what has to be known before an event is delivered.
     ///
     /// - Parameter fault: Set to the error of a check for room.
-    @inline(__always)
-    fileprivate mutating func serve(_ report: StreamMachine.Report, _ fault: inout Errno?)
-        -> StreamMachine.Action
-    {
-        let action = machine.serve(on: .current, report, isInRunningMode: isInRunningMode)
-        return action == .confirm || action == .checkRoom ? decide(after: action, &fault) : action
-    }
-
     @inline(never)
-    private mutating func decide(after action: StreamMachine.Action, _ fault: inout Errno?)
+    fileprivate mutating func decide(after action: StreamMachine.Action, _ fault: inout Errno?)
         -> StreamMachine.Action
     {
         var action = action

@@ -136,9 +136,12 @@ extension StreamMachine {
     ///
     /// - Parameter mayContinue: Whether the rest of the batch may be delivered here.
     @inline(__always)
-    mutating func delivered(_ event: Stream.Event, toDelegate isDelivered: Bool, mayContinue: Bool) -> Action
-    {
-        if isDelivered, mayContinue, let next = takeNext() { return .deliver(next) }
+    mutating func delivered(
+        _ event: Stream.Event, toDelegate isDelivered: Bool, mayContinue: Bool
+    ) -> Action {
+        if isDelivered, mayContinue, let next = takeNext() {
+            return .deliver(next)
+        }
         delivery = .idle
         delegateState = isDelivered || delegateState == .replaced ? .expected : .missing
         if !isDelivered { restore(event) }
