@@ -84,8 +84,7 @@ public final class Listener: EventSource {
     /// - Parameters:
     ///   - descriptor: The socket, which is closed even if this fails. It becomes non-blocking. Its options, which accepted
     ///     connections inherit, stay as they are, and so does the file of a Unix-domain path.
-    ///   - handler: Called for each connection.
-    ///   - faults: Called with the reason when the listener backs off, at most once a second.
+    ///   - handler: As in ``init(_:options:handler:faults:)``, and so `faults`.
     /// - Throws: ``IOError`` with `Errno.notSocket`, `Errno.badFileDescriptor`, or `Errno.invalidArgument` for a socket that
     ///   does not listen.
     public convenience init(
