@@ -1,6 +1,6 @@
 import CReactorLinux
 import Glibc
-import SystemPackage
+package import SystemPackage
 
 /// Accepts connections from a listening socket, one per call, on any thread: for a ``Listener`` on its loop's thread, and for
 /// its ``Listener/Connections`` on the thread of the task that asks. Nothing is accepted that is not asked for.
@@ -26,21 +26,6 @@ final class Acceptor: Sendable {
         var backoff = AcceptBackoff()
         /// How many more connections may be accepted; nil for no limit.
         var rest: Int?
-
-        /// accept4(2).
-        mutating func accept(from socket: CInt) throws(Errno) -> Attempt {
-            try reserve.check(duplicating: socket)
-            var accepted = reactor_accepted()
-            try SystemCall.make {
-                accepted = reactor_accept(socket)
-                return accepted.descriptor
-            }
-            reserve.note(accepted.descriptor)
-            backoff.reset()
-            rest? -= 1
-            let descriptor = FileDescriptor(rawValue: accepted.descriptor)
-            return .connection(descriptor, from: SocketAddress(accepted.peer) ?? .unspecified)
-        }
     }
 
     /// The listening socket's descriptor, until ``close()``.
@@ -76,14 +61,19 @@ final class Acceptor: Sendable {
     /// while they were pending.
     func next() -> Attempt? {
         state.withLock { state in
-            for _ in 0..<(state.rest ?? Listener.connectionsPerPass) {
+            search: for _ in 0..<(state.rest ?? Listener.connectionsPerPass) {
                 guard let socket = state.socket?.descriptor.rawValue else { break }
-                do throws(Errno) { return try state.accept(from: socket) } catch {
-                    if error == .resourceTemporarilyUnavailable { break }
-                    guard connectionErrors.contains(error.rawValue) else {
-                        return .fault(state.backoff.begin(because: error))
-                    }
+                do throws(Errno) {
+                    try state.reserve.check(duplicating: socket)
+                    let connection = try PendingConnection(of: socket)
+                    if case .none = connection { break search }
                     state.rest? -= 1
+                    guard case .accepted(let descriptor, let peer) = connection else { continue }
+                    state.reserve.note(descriptor.rawValue)
+                    state.backoff.reset()
+                    return .connection(descriptor, from: peer)
+                } catch {
+                    return .fault(state.backoff.begin(because: error))
                 }
             }
             return state.rest == nil ? nil : .over
@@ -112,6 +102,33 @@ final class Acceptor: Sendable {
 
     /// Closes the socket, and removes its file.
     func close() { state.withLock { $0.socket = nil } }
+}
+
+/// The next connection in a listening socket's queue.
+package enum PendingConnection: Sendable {
+    /// It is non-blocking and closed on exec.
+    case accepted(FileDescriptor, from: SocketAddress)
+    /// It was lost before it could be accepted.
+    case lost
+    case none
+
+    /// Accepts it (accept4(2)).
+    package init(of listener: CInt) throws(Errno) {
+        var accepted = reactor_accepted()
+        do throws(Errno) {
+            try SystemCall.make {
+                accepted = reactor_accept(listener)
+                return accepted.descriptor
+            }
+            let descriptor = FileDescriptor(rawValue: accepted.descriptor)
+            self = .accepted(descriptor, from: SocketAddress(accepted.peer) ?? .unspecified)
+        } catch .resourceTemporarilyUnavailable {
+            self = .none
+        } catch {
+            guard connectionErrors.contains(error.rawValue) else { throw error }
+            self = .lost
+        }
+    }
 }
 
 /// The errors of accept(2) that concern only the pending connection: those in its manual page, and those that firewalls and
