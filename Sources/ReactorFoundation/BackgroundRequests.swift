@@ -1,4 +1,3 @@
-import CReactorLinux
 import Foundation
 import Glibc
 import Reactor
@@ -239,15 +238,17 @@ enum BackgroundWait {
             source.cancel()
             return request.post()
         }
-        let connection = reactor_accept(descriptor.number).descriptor
-        let code = Errno(rawValue: errno)
-        if connection < 0, [.resourceTemporarilyUnavailable, .interrupted, .connectionAbort].contains(code) {
-            return
+        do throws(Errno) {
+            guard case .accepted(let connection, _) = try PendingConnection(of: descriptor.number) else {
+                return
+            }
+            source.cancel()
+            _ = fcntl(connection.rawValue, F_SETFL, 0)  // the reads and writes of a FileHandle block
+            let handle = FileHandle(fileDescriptor: connection.rawValue, closeOnDealloc: true)
+            request.post([NSFileHandleNotificationFileHandleItem: handle])
+        } catch {
+            source.cancel()
+            request.post(error)
         }
-        source.cancel()
-        guard connection >= 0 else { return request.post(code) }
-        _ = fcntl(connection, F_SETFL, 0)  // the reads and writes of a FileHandle block
-        let handle = FileHandle(fileDescriptor: connection, closeOnDealloc: true)
-        request.post([NSFileHandleNotificationFileHandleItem: handle])
     }
 }

@@ -64,6 +64,27 @@ import SystemPackage
     }
 }
 
+/// The limit is lowered to 50 more descriptors when a connection has been accepted already. Prints how many are accepted.
+@MainActor func fewerDescriptorsBesideConnections() throws {
+    let loop = RunLoop.main
+    var connections: [Listener.Connection] = []
+    let listener = try Listener(.ipv4Loopback(port: 0)) { _, connection in
+        connections.append(connection)
+    } faults: { _, _ in
+        loop.stop()
+    }
+    try loop.add(listener, forMode: .custom)
+    var clients = [try connected(to: listener.localAddress)]
+    loop.run(mode: .custom, before: .distantFuture)
+    for _ in 0..<60 { clients.append(try connected(to: listener.localAddress)) }
+    let next = try clients[0].duplicate()
+    try next.close()
+    descriptorLimit = rlim_t(next.rawValue + 50)
+    loop.run(in: .custom)
+    print("accepted", connections.count)
+    withExtendedLifetime(clients) {}
+}
+
 /// Removed from its mode, and closed, while it backs off.
 @MainActor func leavingDuringBackoff() throws {
     let loop = RunLoop.main

@@ -22,6 +22,7 @@ let scenarios: [String: () throws -> Void] = [
     "leaving during a back-off": leavingDuringBackoff,
     "a listener that is shut down": shutDownListener,
     "descriptors beside connections": descriptorsBesideConnections,
+    "fewer descriptors beside connections": fewerDescriptorsBesideConnections,
     "security without TLS": securityWithoutTLS,
     "loops in a child": loopsInChild,
     "fork in a handler": forkInHandler,

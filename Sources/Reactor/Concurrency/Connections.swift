@@ -18,76 +18,63 @@ extension RunLoop {
     ///   - address: As in ``Listener/init(_:options:handler:faults:)``.
     ///   - options: Options to set before listening.
     ///   - modes: Where the loop waits for connections: the common modes unless others are named.
-    ///   - faults: Called with the reason when accepting backs off, at most once a second, in the task that
-    ///     accepts and on its thread.
+    ///   - faults: Called with the reason when accepting backs off, at most once a second, in the task that accepts and on its
+    ///     thread.
     /// - Returns: The connections.
     /// - Throws: As ``Listener/init(_:options:handler:faults:)``.
     public func connections(
         at address: SocketAddress, options: Listener.Options = Listener.Options(),
         inModes modes: [Mode] = [.common], faults: @escaping @Sendable (IOError) -> Void
     ) throws(IOError) -> Listener.Connections {
-        let socket = try attempt(.listen, "\(address)") { () throws(Errno) in
-            try ListeningSocket(address, options)
-        }
-        return try Listener.Connections(socket, self, modes, faults)
+        Listener.Connections(try Acceptor(address, options), self, modes, faults)
     }
 
-    /// Takes ownership of a socket that listens already, as
-    /// ``Listener/init(descriptor:handler:faults:)`` does, and accepts a connection each time that one is
-    /// awaited.
+    /// Takes ownership of a socket that listens already, as ``Listener/init(descriptor:handler:faults:)`` does, and accepts a
+    /// connection each time that one is awaited.
     public func connections(
         descriptor: FileDescriptor, inModes modes: [Mode] = [.common],
         faults: @escaping @Sendable (IOError) -> Void
     ) throws(IOError) -> Listener.Connections {
-        let socket = try attempt(.listen, descriptorName(descriptor.rawValue)) { () throws(Errno) in
-            try ListeningSocket(descriptor)
-        }
-        return try Listener.Connections(socket, self, modes, faults)
+        Listener.Connections(try Acceptor(descriptor), self, modes, faults)
     }
 }
 
 extension Listener {
     /// The connections of a listening socket, for `for await`: the asynchronous form of ``Listener``.
     ///
-    /// A connection is accepted when a task asks for one, on the task's thread, and not before: the others
-    /// wait in the kernel's backlog. So a cancelled task takes no connection with it, and breaking out of
-    /// `for await` loses none. While the process has no descriptor left, or the kernel no memory, accepting backs off as
-    /// a ``Listener`` does.
+    /// A connection is accepted when a task asks for one, on the task's thread, and not before: the others wait in the kernel's
+    /// backlog. So a cancelled task takes no connection with it, and breaking out of `for await` loses none. While the process
+    /// has no descriptor left, or the kernel no memory, accepting backs off as a ``Listener`` does.
     ///
-    /// One task accepts at a time; a second one ends the process with a message. The iteration ends when
-    /// ``close()`` is called, and with the loop's thread. It throws `CancellationError` when its task is
-    /// cancelled, and another one may go on. The socket is closed when the last reference to this object is
-    /// released.
+    /// One task accepts at a time; a second one traps. The iteration ends when ``close()`` is called, and with the loop's
+    /// thread. It throws `CancellationError` when its task is cancelled, and another one may continue. The socket is closed when
+    /// the last reference to this object is released.
     public final class Connections: AsyncSequence, Sendable {
         /// An accepted connection.
         public typealias Element = Connection
-        /// The socket's address, as completed by the kernel: with the port that it has chosen.
-        public let localAddress: SocketAddress
         private let acceptor: Acceptor
         private let arrivals: EventSubscription
         private let faults: @Sendable (IOError) -> Void
 
         fileprivate init(
-            _ socket: consuming ListeningSocket, _ loop: RunLoop, _ modes: [RunLoop.Mode],
+            _ acceptor: Acceptor, _ loop: RunLoop, _ modes: [RunLoop.Mode],
             _ faults: @escaping @Sendable (IOError) -> Void
-        ) throws(IOError) {
-            let descriptor = socket.descriptor
-            do throws(Errno) { localAddress = try socket.localAddress } catch {
-                throw IOError(.listen, descriptorName(descriptor.rawValue), error)
-            }
-            let acceptor = Acceptor(socket)
+        ) {
             (self.acceptor, self.faults) = (acceptor, faults)
             arrivals = EventSubscription(
-                on: loop, inModes: modes, watching: descriptor, for: .readable, ended: { acceptor.close() })
+                on: loop, inModes: modes, watching: acceptor.descriptor, for: .readable,
+                ended: { acceptor.close() })
         }
 
         deinit { close() }
 
-        /// Stops listening and ends the iteration. Any thread: the loop closes the socket in its next pass,
-        /// and ends the iteration then. No connection is accepted after the call.
+        /// The socket's address, as completed by the kernel: with the port that it has chosen.
+        public var localAddress: SocketAddress { acceptor.localAddress }
+
+        /// Stops listening and ends the iteration. Any thread: the loop closes the socket in its next pass, and ends the
+        /// iteration then. No connection is accepted after the call.
         ///
-        /// The file of a Unix-domain path is removed at once. Clients in the backlog are disconnected when the
-        /// socket is closed.
+        /// The file of a Unix-domain path is removed at once. Clients in the backlog are disconnected when the socket is closed.
         public func close() {
             acceptor.refuse()
             arrivals.end()
@@ -95,10 +82,9 @@ extension Listener {
 
         /// Ends the iteration once the connections in the backlog have been accepted, and then stops listening.
         ///
-        /// The task that accepts does both: without one, the socket goes on listening until a task accepts.
-        ///
-        /// No client that the kernel has accepted, and that may have sent a request, is disconnected. At most
-        /// as many connections are accepted as the backlog can hold. Any thread.
+        /// The task that accepts does both: without one, the socket continues to listen until a task accepts. No client that the
+        /// kernel has accepted, and that may have sent a request, is disconnected. At most as many connections are accepted as
+        /// the backlog can hold. Any thread.
         public func drain() {
             acceptor.drain()
             arrivals.signal.gate.openFromAnywhere()
@@ -107,8 +93,8 @@ extension Listener {
         /// Accepts one connection.
         ///
         /// - Parameter timeout: How long to wait for one; nil for no limit.
-        /// - Throws: ``IOError`` with `Errno.timedOut`; `Errno.badFileDescriptor` once the socket is closed or
-        ///   the loop's thread has ended; or an error of epoll_ctl(2). `CancellationError`.
+        /// - Throws: ``IOError`` with `Errno.timedOut`; `Errno.badFileDescriptor` once the socket is closed or the loop's thread
+        ///   has ended; or an error of epoll_ctl(2). `CancellationError`.
         /// - Precondition: No other task accepts.
         nonisolated(nonsending) public func accept(timeout: Duration? = nil) async throws
             -> sending Connection
@@ -121,27 +107,15 @@ extension Listener {
         nonisolated(nonsending) fileprivate func next(until deadline: Deadline?) async throws(Errno)
             -> sending Connection
         {
-            if Task.isCancelled { throw .canceled }
             while true {
-                while arrivals.endsWaits { try await arrivals.wait(until: deadline) }
-                switch acceptor.accept() {
-                case .connection(let descriptor, let peer):
-                    let (input, output) = Stream.connection(accepted: descriptor, from: peer)
-                    return Connection(input: input, output: output, peerAddress: peer)
-                case .lost: continue
-                case .none where acceptor.isDraining: close()
-                case .none: try await arrivals.wait(until: deadline)
-                case .fault(let error): try await backOff(error, until: deadline)
+                switch try await arrivals.next(until: deadline, acceptor.next) {
+                case .connection(let descriptor, let peer): return Connection(descriptor, from: peer)
+                case .fault(let fault):
+                    if fault.isReported { faults(IOError(.accept, "\(localAddress)", fault.error)) }
+                    try await arrivals.pause(until: .now + fault.delay, deadline: deadline)
+                case .over: close()
                 }
             }
-        }
-
-        nonisolated(nonsending) private func backOff(
-            _ error: Errno, until deadline: Deadline?
-        ) async throws(Errno) {
-            let (delay, isReported) = acceptor.backOff()
-            if isReported { faults(IOError(.accept, "\(localAddress)", error)) }
-            try await arrivals.pause(until: .now + delay, deadline: deadline)
         }
 
         fileprivate func failure(_ error: Errno) -> any Error {
@@ -150,7 +124,7 @@ extension Listener {
 
         /// Begins an iteration.
         ///
-        /// - Precondition: No other is under way.
+        /// - Precondition: No other is in progress.
         public func makeAsyncIterator() -> Iterator {
             Iterator(connections: self, claim: EventClaim(arrivals))
         }
@@ -176,54 +150,4 @@ extension Listener {
             }
         }
     }
-}
-
-/// A listening socket that any thread accepts from, one at a time.
-final class Acceptor: Sendable {
-    struct State: ~Copyable {
-        var socket: ListeningSocket?
-        var backoff = AcceptBackoff()
-        /// How many connections may still be accepted; nil for no limit.
-        var rest: Int?
-    }
-
-    private let state: Mutex<State>
-
-    init(_ socket: consuming ListeningSocket) { state = Mutex(State(socket: socket)) }
-
-    /// Accepts a connection without blocking. ``ListeningSocket/Accepted/none`` if none may be accepted any more.
-    func accept() -> ListeningSocket.Accepted {
-        state.withLock { state in
-            guard state.rest != 0, let accepted = state.socket?.accept() else { return .none }
-            if case .connection = accepted {
-                state.backoff.reset()
-                state.rest = state.rest.map { $0 - 1 }
-            }
-            return accepted
-        }
-    }
-
-    func backOff() -> (delay: Duration, isReported: Bool) {
-        state.withLock { ($0.backoff.next(), $0.backoff.reports(at: .now)) }
-    }
-
-    /// The kernel's queue holds one connection more than the backlog.
-    func drain() {
-        state.withLock { state in
-            state.rest = min(state.rest ?? .max, (state.socket?.backlog ?? -1) + 1)
-        }
-    }
-
-    /// Whether the number of connections that may still be accepted is limited.
-    var isDraining: Bool { state.withLock { $0.rest != nil } }
-
-    /// Accepts no connection any more, and removes the socket's file.
-    func refuse() {
-        state.withLock { state in
-            state.rest = 0
-            state.socket?.removeFile()
-        }
-    }
-
-    func close() { state.withLock { $0.socket = nil } }
 }

@@ -24,9 +24,8 @@ extension RunLoop {
         boundTo address: SocketAddress, options: DatagramSocket.Options = DatagramSocket.Options(),
         inModes modes: [Mode] = [.common]
     ) throws(IOError) -> DatagramSocket.Datagrams {
-        let socket = try DatagramSocket(boundTo: address, options: options) { _, _, _ in
-        } events: { _, _ in
-        }
+        let socket = try DatagramSocket(
+            boundTo: address, options: options, receive: { _, _, _ in }, events: { _, _ in })
         return try DatagramSocket.Datagrams(socket, self, modes)
     }
 
@@ -37,9 +36,9 @@ extension RunLoop {
         connectedTo peer: SocketAddress, boundTo address: SocketAddress? = nil,
         options: DatagramSocket.Options = DatagramSocket.Options(), inModes modes: [Mode] = [.common]
     ) throws(IOError) -> DatagramSocket.Datagrams {
-        let socket = try DatagramSocket(connectedTo: peer, boundTo: address, options: options) { _, _, _ in
-        } events: { _, _ in
-        }
+        let socket = try DatagramSocket(
+            connectedTo: peer, boundTo: address, options: options, receive: { _, _, _ in },
+            events: { _, _ in })
         return try DatagramSocket.Datagrams(socket, self, modes)
     }
 }
@@ -47,14 +46,13 @@ extension RunLoop {
 extension DatagramSocket {
     /// The datagrams of a socket, for `for await`: the asynchronous form of ``DatagramSocket``.
     ///
-    /// Datagrams are received when a task asks for one, on the task's thread: until then they wait in the
-    /// kernel's buffer, and what does not fit is lost. Up to sixteen are received with one system call; those
-    /// that a task does not take stay for the next. Any number of tasks may send.
+    /// Datagrams are received when a task asks for one, on the task's thread: until then they wait in the kernel's buffer, and
+    /// what does not fit is lost. Up to sixteen are received with one system call; those that a task does not take stay for the
+    /// next. Any number of tasks may send.
     ///
-    /// One task receives at a time; a second one ends the process with a message. The iteration ends when
-    /// ``close()`` is called, and with the loop's thread. It throws `CancellationError` when its task is
-    /// cancelled, and an error that the kernel has reported; the socket goes on, and another iteration may.
-    /// The socket is closed when the last reference to this object is released.
+    /// One task receives at a time; a second one traps. The iteration ends when ``close()`` is called, and with the loop's
+    /// thread. It throws `CancellationError` when its task is cancelled, and an error that the kernel has reported; the socket
+    /// stays open, and another iteration may continue. The socket is closed when the last reference to this object is released.
     public final class Datagrams: AsyncSequence, Sendable {
         /// A datagram with its bytes.
         public typealias Element = Message
@@ -89,8 +87,8 @@ extension DatagramSocket {
 
         deinit { close() }
 
-        /// Ends the iteration and closes the socket. Any thread: the loop closes it in its next pass, and ends
-        /// the iteration then. No datagram is received or sent after the call.
+        /// Ends the iteration and closes the socket. Any thread: the loop closes it in its next pass, and ends the iteration
+        /// then. No datagram is received or sent after the call.
         public func close() {
             socket.refuse()
             // Before the descriptor is closed, which `arrivals` does.
@@ -139,7 +137,8 @@ extension DatagramSocket {
             if socket.isWritable {
                 // A Unix-domain receiver is full, which the kernel does not report.
                 if let deadline, deadline <= .now { throw .timedOut }
-                try await DispatchWorkers.sleep(for: Self.retryInterval)
+                // Keeps the processor idle, and is short beside what a receiver needs that is full.
+                try await DispatchWorkers.sleep(for: .milliseconds(1))
             } else if let gate = senders.follow(on: room.signal.gate.executor) {
                 defer { senders.leave(gate) }
                 try await room.suspend(at: gate, until: deadline)
@@ -149,42 +148,32 @@ extension DatagramSocket {
             }
         }
 
-        /// Long enough not to keep the processor busy, and short beside what a receiver needs that is full.
-        private static var retryInterval: Duration { .milliseconds(1) }
-
         // MARK: Receiving
 
         /// Receives one datagram.
         ///
         /// - Parameter timeout: How long to wait for one; nil for no limit.
-        /// - Throws: ``IOError`` with `Errno.timedOut`; `Errno.badFileDescriptor` once the socket is closed or
-        ///   the loop's thread has ended; an error that the kernel has reported, such as
-        ///   `Errno.connectionRefused`, after which the socket goes on. `CancellationError`.
+        /// - Throws: ``IOError`` with `Errno.timedOut`; `Errno.badFileDescriptor` once the socket is closed or the loop's thread
+        ///   has ended; an error that the kernel has reported, such as `Errno.connectionRefused`, after which the socket stays
+        ///   open. `CancellationError`.
         /// - Precondition: No other task receives.
         nonisolated(nonsending) public func receive(timeout: Duration? = nil) async throws -> Message {
             arrivals.signal.claim()
             defer { arrivals.signal.unclaim() }
-            do throws(Errno) { return try await next(until: timeout.deadline) } catch { throw failure(error) }
-        }
-
-        nonisolated(nonsending) fileprivate func next(until deadline: Deadline?) async throws(Errno)
-            -> Message
-        {
-            if Task.isCancelled { throw .canceled }
-            while true {
-                while arrivals.endsWaits { try await arrivals.wait(until: deadline) }
-                if let message = try socket.receive() { return message }
-                try await arrivals.wait(until: deadline)
+            do throws(Errno) {
+                return try await arrivals.next(until: timeout.deadline, socket.receive)
+            } catch {
+                throw failure(error)
             }
         }
 
-        fileprivate func failure(_ error: Errno) -> any Error {
+        private func failure(_ error: Errno) -> any Error {
             error == .canceled ? CancellationError() : IOError(.receive, subject, error)
         }
 
         /// Begins an iteration.
         ///
-        /// - Precondition: No other is under way.
+        /// - Precondition: No other is in progress.
         public func makeAsyncIterator() -> Iterator {
             Iterator(datagrams: self, claim: EventClaim(arrivals))
         }
@@ -197,7 +186,9 @@ extension DatagramSocket {
             /// The next datagram; nil once the socket is closed.
             nonisolated(nonsending) public func next() async throws -> Message? {
                 guard !claim.isReleased else { return nil }
-                do throws(Errno) { return try await datagrams.next(until: nil) } catch {
+                do throws(Errno) {
+                    return try await datagrams.arrivals.next(until: nil, datagrams.socket.receive)
+                } catch {
                     claim.release()
                     if error == .badFileDescriptor { return nil }
                     throw datagrams.failure(error)
@@ -212,8 +203,8 @@ extension DatagramSocket {
     }
 }
 
-/// The tasks that wait for room in a socket's send buffer: the first waits for the kernel, and the others for
-/// the first. When its wait ends, all try again.
+/// The tasks that wait for room in a socket's send buffer: the first waits for the kernel, and the others for the first. When
+/// its wait ends, all try again.
 private final class WaitingSenders: Sendable {
     private struct State {
         var hasFirst = false
@@ -246,16 +237,11 @@ private final class WaitingSenders: Sendable {
 }
 
 /// A socket in no loop, which any thread uses, one at a time.
-final class UnscheduledSocket: Sendable {
-    struct State {
-        let socket: DatagramSocket
-        /// Whether no datagram may be sent or received any more. The socket may still be open.
-        var isRefusing = false
-    }
+private final class UnscheduledSocket: Sendable {
+    /// No datagram is sent or received any more once it is refusing. The socket may still be open.
+    private let state: Mutex<(socket: DatagramSocket, isRefusing: Bool)>
 
-    private let state: Mutex<State>
-
-    init(_ socket: sending DatagramSocket) { state = Mutex(State(socket: socket)) }
+    init(_ socket: sending DatagramSocket) { state = Mutex((socket, false)) }
 
     /// Nil if no datagram is pending, or may be received any more.
     func receive() throws(Errno) -> DatagramSocket.Message? {
@@ -268,21 +254,18 @@ final class UnscheduledSocket: Sendable {
     func send(
         _ bytes: [UInt8], to address: SocketAddress?, _ descriptors: [FileDescriptor]
     ) throws(Errno) -> Bool {
-        do throws(Errno) {
-            return try state.withLock { (state) throws(Errno) in
-                if state.isRefusing { throw .badFileDescriptor }
+        try state.withLock { (state) throws(Errno) in
+            if state.isRefusing { throw .badFileDescriptor }
+            do throws(Errno) {
                 return try state.socket.send(bytes, to: address, descriptors: descriptors)
+            } catch .resourceTemporarilyUnavailable {
+                return false
             }
-        } catch .resourceTemporarilyUnavailable {
-            return false
         }
     }
 
-    var isWritable: Bool {
-        state.withLock { (try? SystemCall.poll($0.socket.number, for: POLLOUT)) ?? 0 != 0 }
-    }
+    var isWritable: Bool { state.withLock { $0.socket.isWritable } }
 
-    /// Sends and receives no datagram any more.
     func refuse() { state.withLock { $0.isRefusing = true } }
 
     func close() { state.withLock { $0.socket.close() } }

@@ -9,6 +9,19 @@ extension EventSubscription {
     /// Whether ``wait(until:)`` throws, now or once the loop has released the descriptor.
     var endsWaits: Bool { signal.isEnding || signal.isOver }
 
+    /// The first element that `take` returns, which this calls at once and each time that the descriptor may be ready.
+    ///
+    /// - Throws: As ``wait(until:)`` or `take` does.
+    nonisolated(nonsending) func next<Element: Sendable>(
+        until deadline: Deadline?, _ take: () throws(Errno) -> Element?
+    ) async throws(Errno) -> Element {
+        if Task.isCancelled { throw .canceled }
+        while true {
+            if !endsWaits, let element = try take() { return element }
+            try await wait(until: deadline)
+        }
+    }
+
     /// Waits until the descriptor is ready. May return early.
     ///
     /// - Throws: `Errno.canceled`; `Errno.timedOut`; what epoll_ctl(2) does; `Errno.badFileDescriptor` once

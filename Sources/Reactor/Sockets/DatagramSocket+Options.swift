@@ -5,27 +5,24 @@ public import SystemPackage
 extension DatagramSocket {
     /// The options of a datagram socket; socket(7).
     public struct Options: Sendable, Hashable {
-        /// The limit of the bytes of a datagram that are delivered. The default, 65,536, suits everything
-        /// that UDP carries; a lower limit takes less memory. The buffer has room for up to sixteen
-        /// datagrams, in at most a megabyte, of which only the pages that datagrams have filled take memory.
+        /// The limit of the bytes of a datagram that are delivered. The default, 65,536, suits everything that UDP carries; a
+        /// lower limit takes less memory. The buffer has room for up to sixteen datagrams, in at most a megabyte, of which only
+        /// the pages that datagrams have filled take memory.
         public var datagramLimit = 65_536
-        /// Whether other sockets that also set this may be bound to the same address and port, such as
-        /// several receivers of one multicast group (`SO_REUSEADDR`).
+        /// Whether other sockets that also set this may be bound to the same address and port, such as several receivers of
+        /// one multicast group (`SO_REUSEADDR`).
         public var reusesAddress = false
-        /// Whether other sockets of the same user that also set this may be bound to the same address and
-        /// port; the kernel distributes the senders among them (`SO_REUSEPORT`).
+        /// Whether other sockets of the same user that also set this may be bound to the same address and port; the kernel
+        /// distributes the senders among them (`SO_REUSEPORT`).
         public var reusesPort = false
         /// Whether sending to broadcast addresses is allowed (`SO_BROADCAST`).
         public var allowsBroadcast = false
-        /// Whether an IPv6 socket excludes IPv4 (`IPV6_V6ONLY`); nil for the system's default, which mostly
-        /// is no.
+        /// Whether an IPv6 socket excludes IPv4 (`IPV6_V6ONLY`); nil for the system's default, which mostly is no.
         public var isIPv6Only: Bool?
-        /// The size of the kernel's receive buffer in bytes (`SO_RCVBUF`), a hint; nil for the kernel's
-        /// choice.
+        /// The size of the kernel's receive buffer in bytes (`SO_RCVBUF`), a hint; nil for the kernel's choice.
         public var receiveBufferSize: Int?
         /// The size of the kernel's send buffer in bytes (`SO_SNDBUF`), a hint; nil for the kernel's choice.
         public var sendBufferSize: Int?
-
         /// Whether the kernel names the process that has sent a datagram: ``Datagram/credentials``
         /// (`SO_PASSCRED`). Unix-domain only.
         public var receivesCredentials = false
@@ -40,22 +37,30 @@ extension DatagramSocket {
         /// Creates options with the defaults.
         public init() {}
 
+        /// Traps if a limit is out of range.
+        func check() {
+            require(datagramLimit > 0, "DatagramSocket.Options.datagramLimit must be positive.")
+            require(
+                0...Self.mostDescriptors ~= descriptorLimit,
+                "DatagramSocket.Options.descriptorLimit must be in 0...\(Self.mostDescriptors).")
+        }
+
         /// Throws if `socket` is not a datagram socket.
         func apply(to socket: FileDescriptor, _ family: SocketAddress.Family) throws(Errno) {
             guard try socket.option(SOL_SOCKET, SO_TYPE) == CInt(SOCK_DGRAM.rawValue) else {
                 throw .protocolWrongTypeForSocket
             }
-            if reusesAddress { try socket.setOption(SOL_SOCKET, SO_REUSEADDR, 1) }
-            if reusesPort { try socket.setOption(SOL_SOCKET, SO_REUSEPORT, 1) }
-            if allowsBroadcast { try socket.setOption(SOL_SOCKET, SO_BROADCAST, 1) }
-            if receivesCredentials, family == .unix { try socket.setOption(SOL_SOCKET, SO_PASSCRED, 1) }
+            let values: [(CInt, CInt?)] = [
+                (SO_REUSEADDR, reusesAddress ? 1 : nil), (SO_REUSEPORT, reusesPort ? 1 : nil),
+                (SO_BROADCAST, allowsBroadcast ? 1 : nil),
+                (SO_PASSCRED, receivesCredentials && family == .unix ? 1 : nil),
+                (SO_RCVBUF, receiveBufferSize.map { CInt(clamping: $0) }),
+                (SO_SNDBUF, sendBufferSize.map { CInt(clamping: $0) }),
+            ]
+            for case (let name, let value?) in values { try socket.setOption(SOL_SOCKET, name, value) }
             if let isIPv6Only, family == .ipv6 {
                 try socket.setOption(CInt(IPPROTO_IPV6), IPV6_V6ONLY, isIPv6Only ? 1 : 0)
             }
-            if let size = receiveBufferSize {
-                try socket.setOption(SOL_SOCKET, SO_RCVBUF, CInt(clamping: size))
-            }
-            if let size = sendBufferSize { try socket.setOption(SOL_SOCKET, SO_SNDBUF, CInt(clamping: size)) }
         }
     }
 }
@@ -68,27 +73,24 @@ extension DatagramSocket {
     /// - Parameters:
     ///   - group: A multicast address; its port is ignored.
     ///   - interface: The interface to receive on; ``NetworkInterface/any`` for the kernel's choice.
-    /// - Throws: `Errno.invalidArgument` if the address is not a multicast address or of another family,
-    ///   `Errno.addressInUse` if the group was joined already, `Errno.operationNotSupportedByDevice`, or
-    ///   `Errno.badFileDescriptor` once the socket is closed.
+    /// - Throws: `Errno.invalidArgument` if the address is not a multicast address or of another family, `Errno.addressInUse` if
+    ///   the group was joined already, `Errno.operationNotSupportedByDevice`, or `Errno.badFileDescriptor` once the socket is
+    ///   closed.
     public func join(_ group: SocketAddress, on interface: NetworkInterface = .any) throws(Errno) {
         try changeMembership(of: group, on: interface, joins: true)
     }
 
     /// Leaves a multicast group.
     ///
-    /// - Throws: `Errno.addressNotAvailable` if the group was not joined on that interface, or an error of
-    ///   ``join(_:on:)``.
+    /// - Throws: `Errno.addressNotAvailable` if the group was not joined on that interface, or an error of ``join(_:on:)``.
     public func leave(_ group: SocketAddress, on interface: NetworkInterface = .any) throws(Errno) {
         try changeMembership(of: group, on: interface, joins: false)
     }
 
-    /// Sets the interface that multicast is sent by; ``NetworkInterface/any``, the default, for the kernel's
-    /// choice.
+    /// Sets the interface that multicast is sent by; ``NetworkInterface/any``, the default, for the kernel's choice.
     ///
-    /// - Throws: `Errno.operationNotSupportedByDevice` or `Errno.addressNotAvailable` if there is no such
-    ///   interface, `Errno.invalidArgument` for a Unix-domain socket, or `Errno.badFileDescriptor` once the
-    ///   socket is closed.
+    /// - Throws: `Errno.operationNotSupportedByDevice` or `Errno.addressNotAvailable` if there is no such interface,
+    ///   `Errno.invalidArgument` for a Unix-domain socket, or `Errno.badFileDescriptor` once the socket is closed.
     public func setMulticastInterface(_ interface: NetworkInterface) throws(Errno) {
         let descriptor = try ipDescriptor
         try SystemCall.make {
@@ -96,17 +98,15 @@ extension DatagramSocket {
         }
     }
 
-    /// Sets whether multicast is also delivered to sockets of this machine that have joined the group. True
-    /// by default.
+    /// Sets whether multicast is also delivered to sockets of this machine that have joined the group. True by default.
     ///
-    /// - Throws: `Errno.invalidArgument` for a Unix-domain socket, or `Errno.badFileDescriptor` once the
-    ///   socket is closed.
+    /// - Throws: `Errno.invalidArgument` for a Unix-domain socket, or `Errno.badFileDescriptor` once the socket is closed.
     public func setMulticastLoop(_ isLoopedBack: Bool) throws(Errno) {
         try setMulticastOption(ipv4: IP_MULTICAST_LOOP, ipv6: IPV6_MULTICAST_LOOP, isLoopedBack ? 1 : 0)
     }
 
-    /// Sets the time to live of multicast: 0 stays on this machine, 1, the default, on the link, and each
-    /// router on the way takes one more.
+    /// Sets the time to live of multicast: 0 stays on this machine, 1, the default, on the link, and each router on the way
+    /// takes one more.
     ///
     /// - Throws: As ``setMulticastLoop(_:)``.
     public func setMulticastTimeToLive(_ hops: UInt8) throws(Errno) {
@@ -124,17 +124,13 @@ extension DatagramSocket {
     }
 
     private func setMulticastOption(ipv4: CInt, ipv6: CInt, _ value: CInt) throws(Errno) {
-        let descriptor = try ipDescriptor
-        if family == .ipv6 {
-            try descriptor.setOption(CInt(IPPROTO_IPV6), ipv6, value)
-        } else {
-            try descriptor.setOption(CInt(IPPROTO_IP), ipv4, value)
-        }
+        let (level, name) = family == .ipv6 ? (IPPROTO_IPV6, ipv6) : (IPPROTO_IP, ipv4)
+        try ipDescriptor.setOption(CInt(level), name, value)
     }
 
     private var ipDescriptor: FileDescriptor {
         get throws(Errno) {
-            let descriptor = try openDescriptor
+            let descriptor = try descriptor
             guard family == .ipv4 || family == .ipv6 else { throw .invalidArgument }
             return descriptor
         }

@@ -12,25 +12,23 @@ public import SystemPackage
 /// print("listening on \(listener.localAddress)")
 /// ```
 ///
-/// Any stream socket works: TCP over IPv4 or IPv6, Unix-domain with a path or an abstract name, or an
-/// inherited one. The socket listens as soon as the listener is created. Connections are accepted while the
-/// loop runs in one of the listener's modes, a bounded number in each pass, so that other items get their
-/// turn. The others wait in the kernel's backlog: to stop accepting for a while, remove the listener from its
-/// modes.
+/// Any stream socket works: TCP over IPv4 or IPv6, Unix-domain with a path or an abstract name, or an inherited one. The
+/// socket listens as soon as the listener is created. Connections are accepted while the loop runs in one of the listener's
+/// modes, a bounded number in each pass, so that other items get their turn. The others wait in the kernel's backlog: to stop
+/// accepting for a while, remove the listener from its modes.
 ///
-/// The handler is called and released on the loop's thread, and may capture anything. It may close the
-/// listener. It is never called inside itself, even if the loop runs nested. The loop keeps the listener
-/// alive until it is closed. A listener in no loop is closed when the last reference to it is released, and
-/// the end of a loop's thread closes the listeners in that loop. A listener and its loop belong to one
-/// thread; every method traps on another.
+/// The handler is called and released on the loop's thread, and may capture anything. It may close the listener. It is never
+/// called inside itself, even if the loop runs nested. The loop keeps the listener alive until it is closed. A listener in no
+/// loop is closed when the last reference to it is released, and the end of a loop's thread closes the listeners in that loop.
+/// A listener and its loop belong to one thread; every method traps on another.
 ///
-/// A pending connection that is lost before it is accepted is skipped. When the process has no descriptor
-/// left, or the kernel no memory, the listener backs off for 10 ms, and for up to 320 ms if that lasts.
-/// Clients stay in the backlog.
+/// A pending connection that is lost before it is accepted is skipped. When the process has no descriptor left, or the kernel
+/// no memory, the listener backs off for 10 ms, and for up to 320 ms if that lasts. Clients stay in the backlog. Connections
+/// leave the last four descriptors to the rest of the process; if the descriptor limit (`RLIMIT_NOFILE`) is lowered while the
+/// process runs, up to 32 connections may take them first.
 ///
-/// A task accepts with ``RunLoop/connections(at:options:inModes:faults:)``.
-///
-/// To serve one port on several threads, create a listener for each with ``Options/reusesPort``.
+/// In a task, use ``RunLoop/connections(at:options:inModes:faults:)``. To serve one port on several threads, create a listener
+/// for each with ``Options/reusesPort``.
 ///
 /// See socket(7), accept4(2), tcp(7) and unix(7).
 public final class Listener: EventSource {
@@ -38,11 +36,15 @@ public final class Listener: EventSource {
     public struct Connection {
         /// The stream from the peer. Neither opened nor scheduled yet.
         public let input: InputStream
-        /// The stream to the peer. Neither opened nor scheduled yet. Closing both streams closes the
-        /// connection.
+        /// The stream to the peer. Neither opened nor scheduled yet. Closing both streams closes the connection.
         public let output: OutputStream
         /// The peer's address; ``SocketAddress/unixUnnamed`` for most Unix-domain peers.
         public let peerAddress: SocketAddress
+
+        init(_ descriptor: FileDescriptor, from peer: SocketAddress) {
+            (input, output) = Stream.connection(accepted: descriptor, from: peer)
+            peerAddress = peer
+        }
     }
 
     /// Receives a connection. Releasing its streams closes it.
@@ -51,90 +53,73 @@ public final class Listener: EventSource {
     /// Receives the reason for a back-off.
     public typealias FaultHandler = (Listener, IOError) -> Void
 
-    /// The limit of connections that one pass accepts: about half a millisecond's work if streams are opened
-    /// for each.
+    /// The limit of connections that one pass accepts: about half a millisecond's work if streams are opened for each.
     package static let connectionsPerPass = 32
 
-    /// The listener's address, as completed by the kernel: with the port that it has chosen.
-    public let localAddress: SocketAddress
-
+    private let acceptor: Acceptor
+    private var handlers: (connection: Handler, fault: FaultHandler)?
     /// The reason for the back-off, while it lasts, and the timer that ends it.
     private var backoffReason: IOError?
     private var timer: Timer?
-    private var backoff = AcceptBackoff()
-    private var socket: ListeningSocket?
-    private var handlers: (connection: Handler, fault: FaultHandler)?
-    private var isDraining = false
 
     /// Listens at `address`.
     ///
     /// - Parameters:
-    ///   - address: The kernel chooses the port if it is 0. A Unix-domain path is created, in place of one
-    ///     that a server has left behind, and removed when the listener is closed.
+    ///   - address: The kernel chooses the port if it is 0. A Unix-domain path is created, in place of one that a server has
+    ///     left behind, and removed when the listener is closed.
     ///   - options: Options to set before listening.
     ///   - handler: Called for each connection.
     ///   - faults: Called with the reason when the listener backs off, at most once a second.
-    /// - Throws: ``IOError`` with an error of socket(2), setsockopt(2), bind(2) or listen(2):
-    ///   `Errno.addressInUse` if a server listens there or the path is not a socket's,
-    ///   `Errno.addressNotAvailable`, `Errno.permissionDenied`, …
+    /// - Throws: ``IOError`` with an error of socket(2), setsockopt(2), bind(2) or listen(2): `Errno.addressInUse` if a server
+    ///   listens there or the path is not a socket's, `Errno.addressNotAvailable`, `Errno.permissionDenied`, …
     public convenience init(
         _ address: SocketAddress, options: Options = Options(), handler: @escaping Handler,
         faults: @escaping FaultHandler
     ) throws(IOError) {
-        let socket = try attempt(.listen, "\(address)") { () throws(Errno) in
-            try ListeningSocket(address, options)
-        }
-        try self.init(socket, handler, faults)
+        self.init(try Acceptor(address, options), handler, faults)
     }
 
-    /// Takes ownership of a socket that listens already, such as one inherited by socket activation
-    /// (sd_listen_fds(3)).
+    /// Takes ownership of a socket that listens already, such as one inherited by socket activation (sd_listen_fds(3)).
     ///
     /// - Parameters:
-    ///   - descriptor: The socket, which is closed even if this fails. It becomes non-blocking. Its options,
-    ///     which accepted connections inherit, stay as they are, and so does the file of a Unix-domain path.
-    ///   - handler: Called for each connection.
-    ///   - faults: Called with the reason when the listener backs off, at most once a second.
-    /// - Throws: ``IOError`` with `Errno.notSocket`, `Errno.badFileDescriptor`, or `Errno.invalidArgument`
-    ///   for a socket that does not listen.
+    ///   - descriptor: The socket, which is closed even if this fails. It becomes non-blocking. Its options, which accepted
+    ///     connections inherit, stay as they are, and so does the file of a Unix-domain path.
+    ///   - handler: As in ``init(_:options:handler:faults:)``, and so `faults`.
+    /// - Throws: ``IOError`` with `Errno.notSocket`, `Errno.badFileDescriptor`, or `Errno.invalidArgument` for a socket that
+    ///   does not listen.
     public convenience init(
         descriptor: FileDescriptor, handler: @escaping Handler, faults: @escaping FaultHandler
     ) throws(IOError) {
-        let socket = try attempt(.listen, descriptorName(descriptor.rawValue)) { () throws(Errno) in
-            try ListeningSocket(descriptor)
-        }
-        try self.init(socket, handler, faults)
+        self.init(try Acceptor(descriptor), handler, faults)
     }
 
-    private init(
-        _ socket: consuming ListeningSocket, _ handler: @escaping Handler, _ faults: @escaping FaultHandler
-    ) throws(IOError) {
-        let number = socket.descriptor.rawValue
-        do throws(Errno) { localAddress = try socket.localAddress } catch {
-            throw IOError(.listen, descriptorName(number), error)
-        }
-        self.socket = consume socket
+    private init(_ acceptor: Acceptor, _ handler: @escaping Handler, _ faults: @escaping FaultHandler) {
+        self.acceptor = acceptor
         handlers = (handler, faults)
-        super.init(number, for: .readable)
+        super.init(acceptor.descriptor.rawValue, for: .readable)
     }
 
     deinit { release() }
 
-    /// The listening socket, until the listener is closed.
-    package var descriptor: FileDescriptor { FileDescriptor(rawValue: number) }
+    // MARK: Its state
 
-    /// Why the listener backs off; nil while it accepts. `Errno.tooManyOpenFiles`,
-    /// `Errno.tooManyOpenFilesInSystem`, `Errno.noMemory`, …
+    /// The listener's address, as completed by the kernel: with the port that it has chosen.
+    public var localAddress: SocketAddress { acceptor.localAddress }
+
+    /// The listening socket, until the listener is closed.
+    package var descriptor: FileDescriptor { acceptor.descriptor }
+
+    /// Why the listener backs off; nil while it accepts. `Errno.tooManyOpenFiles`, `Errno.tooManyOpenFilesInSystem`,
+    /// `Errno.noMemory`, …
     public var fault: IOError? {
         requireLoopThread()
         return backoffReason
     }
 
-    /// Removes the listener from its loop, closes it, and releases its handlers. No handler is called after
-    /// this.
+    /// Removes the listener from its loop, closes it, and releases its handlers. No handler is called after this.
     ///
-    /// Clients in the backlog are disconnected; ``drain()`` accepts them first. The file of a Unix-domain
-    /// path is removed, unless another one has replaced it.
+    /// Clients in the backlog are disconnected; ``drain()`` accepts them first. The file of a Unix-domain path is removed,
+    /// unless another one has replaced it.
     public func close() {
         end()
         release()
@@ -142,22 +127,22 @@ public final class Listener: EventSource {
 
     /// Accepts the connections in the backlog, calling the handler for each, and then closes the listener.
     ///
-    /// No client that the kernel has accepted, and that may have sent a request, is disconnected. The handler
-    /// is called, whatever the mode, before this returns; or, if this is called by the handler, after that
-    /// returns. At most as many connections are accepted as the backlog can hold.
+    /// No client that the kernel has accepted, and that may have sent a request, is disconnected. The handler is called,
+    /// whatever the mode, before this returns; or, if this is called by the handler, after that returns. At most as many
+    /// connections are accepted as the backlog can hold.
     public func drain() {
-        isDraining = true
+        acceptor.drain()
         end()
     }
 
     private func release() {
         let dropped = handlers.take()
-        socket = nil
+        acceptor.close()
         endBackoff()
         withExtendedLifetime(dropped) {}
     }
 
-    // MARK: Accepting
+    // MARK: On the loop's thread
 
     override var noun: String { "listener at \(localAddress)" }
 
@@ -167,51 +152,42 @@ public final class Listener: EventSource {
         backoffReason.map { "it tries again after a pause, because of \($0)" } ?? "no client is connecting"
     }
 
-    override func serve(_ readiness: Readiness) {
-        accept(Self.connectionsPerPass) { isInRunningMode }
-    }
+    override func serve(_ readiness: Readiness) { accept(Self.connectionsPerPass) { isInRunningMode } }
 
     override func ended() {
-        // The kernel's queue holds one connection more than the backlog.
-        if isDraining { accept((socket?.backlog ?? 0) + 1) { true } }
+        if acceptor.isDraining { accept(.max) { true } }
         release()
     }
 
     /// Accepts up to `limit` connections, while `goesOn` is true after each.
     private func accept(_ limit: Int, while goesOn: () -> Bool) {
         for _ in 0..<limit {
-            switch socket?.accept() {
+            switch acceptor.next() {
             case .connection(let descriptor, let peer):
-                backoff.reset()
-                let (input, output) = Stream.connection(accepted: descriptor, from: peer)
-                handlers?.connection(self, Connection(input: input, output: output, peerAddress: peer))
+                handlers?.connection(self, Connection(descriptor, from: peer))
                 guard goesOn() else { return }
-            case .lost: continue
-            case .fault(let error): return backOff(IOError(.accept, "\(localAddress)", error, label: label))
-            case nil, .some(.none): return
+            case .fault(let fault): return backOff(fault)
+            case .over, nil: return
             }
         }
     }
 
-    // MARK: Backing off
-
     /// Accepts nothing for a while. The socket stays readable, so it is not watched meanwhile.
-    private func backOff(_ error: IOError) {
+    private func backOff(_ fault: Acceptor.Fault) {
+        let error = IOError(.accept, "\(localAddress)", fault.error, label: label)
         backoffReason = error
-        if let loop, !isDraining {
+        if let loop {
             try? setInterest([])
             let modes = Array(membership.registrationModes(common: loop.commonModes).members)
-            timer = loop.perform(after: backoff.next(), inModes: modes) { [weak self] in self?.resume() }
+            timer = loop.perform(after: fault.delay, inModes: modes) { [weak self] in self?.resume() }
         }
-        if backoff.reports(at: .now) { handlers?.fault(self, error) }
+        if fault.isReported { handlers?.fault(self, error) }
     }
 
     private func resume() {
         endBackoff()
         // Without memory to register the socket, the listener backs off again.
-        do throws(Errno) { try setInterest(.readable) } catch {
-            backOff(IOError(.accept, "\(localAddress)", error, label: label))
-        }
+        do throws(Errno) { try setInterest(.readable) } catch { backOff(acceptor.fault(error)) }
     }
 
     private func endBackoff() {
@@ -238,21 +214,24 @@ extension Listener {
     public struct Options: Sendable, Hashable {
         /// The limit of pending connections; listen(2). The kernel caps it at `net.core.somaxconn`.
         public var backlog: Int
-        /// Whether the address may be bound while connections of an earlier server are in TIME_WAIT
-        /// (`SO_REUSEADDR`), so that a server can restart at once. IP only.
+        /// Whether the address may be bound while connections of an earlier server are in TIME_WAIT (`SO_REUSEADDR`), so that
+        /// a server can restart at once. IP only.
         public var reusesAddress: Bool
-        /// Whether other listeners of the same user that also set this may listen at the same address and
-        /// port; the kernel distributes the connections among them (`SO_REUSEPORT`).
+        /// Whether other listeners of the same user that also set this may listen at the same address and port; the kernel
+        /// distributes the connections among them (`SO_REUSEPORT`).
         public var reusesPort: Bool
         /// Whether an IPv6 listener rejects connections over IPv4 (`IPV6_V6ONLY`). If false, a listener at
         /// ``SocketAddress/ipv6Any(port:)`` accepts both, whatever the system's default is.
         public var isIPv6Only: Bool
-        /// Whether accepted connections send small writes at once instead of collecting them (`TCP_NODELAY`).
-        /// If false, a message of more than one write may wait up to 40 ms for the peer's acknowledgement.
+        /// Whether accepted connections send small writes at once instead of collecting them (`TCP_NODELAY`). If false, a
+        /// message of more than one write may wait up to 40 ms for the peer's acknowledgement.
         public var noDelay: Bool
-        /// The permissions of a Unix-domain path: connecting requires permission to write. Nil for what the
-        /// process's umask(2) leaves.
+        /// The permissions of a Unix-domain path: connecting requires permission to write. Nil for what the process's umask(2)
+        /// leaves.
         public var permissions: FilePermissions?
+
+        /// The backlog as listen(2) takes it.
+        var listenBacklog: CInt { CInt(clamping: max(backlog, 0)) }
 
         /// Creates options.
         public init(
@@ -266,36 +245,5 @@ extension Listener {
             self.noDelay = noDelay
             self.permissions = permissions
         }
-    }
-}
-
-/// How long accepting backs off after a fault, and when to report one. Pure: reads no clock.
-struct AcceptBackoff {
-    /// Descriptors are mostly free again soon, and a try costs microseconds.
-    private static let shortest = Duration.milliseconds(10)
-    /// A client hardly notices a third of a second beside the wait for a free descriptor.
-    private static let longest = Duration.milliseconds(320)
-    /// Long enough that a log line per report isn't a flood.
-    private static let reportInterval = Duration.seconds(1)
-
-    private var upcoming = shortest
-    private var lastReport = Deadline.distantPast
-
-    /// The next delay: twice as long as the one before, up to a limit.
-    mutating func next() -> Duration {
-        defer { upcoming = min(upcoming * 2, Self.longest) }
-        return upcoming
-    }
-
-    /// Called after a connection was accepted.
-    mutating func reset() { upcoming = Self.shortest }
-
-    /// Whether to report a fault at `now`.
-    mutating func reports(at now: Deadline) -> Bool {
-        guard lastReport == .distantPast || lastReport.advanced(by: Self.reportInterval) <= now else {
-            return false
-        }
-        lastReport = now
-        return true
     }
 }

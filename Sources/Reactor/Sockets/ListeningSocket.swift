@@ -1,26 +1,14 @@
-import CReactorLinux
 import Glibc
 import SystemPackage
 
 /// A listening socket. Its deinit closes it and removes the file that it has created.
 struct ListeningSocket: ~Copyable {
-    /// The result of one attempt to accept a connection.
-    enum Accepted {
-        case connection(FileDescriptor, SocketAddress)
-        /// No connection is pending.
-        case none
-        /// A pending connection was lost.
-        case lost
-        /// No connection can be accepted now.
-        case fault(Errno)
-    }
-
     private let owned: OwnedDescriptor
     private var file: SocketFile?
     /// The limit of pending connections.
     let backlog: Int
-    /// Whether the last connection took the last descriptor that is not reserved.
-    private var isAtReserve = false
+
+    var descriptor: FileDescriptor { FileDescriptor(rawValue: owned.number) }
 
     /// Listens at `address`.
     init(_ address: SocketAddress, _ options: Listener.Options) throws(Errno) {
@@ -34,7 +22,7 @@ struct ListeningSocket: ~Copyable {
             try descriptor.bind(to: address)
             try descriptor.listen(options)
         }
-        backlog = Int(CInt(clamping: max(options.backlog, 0)))
+        backlog = Int(options.listenBacklog)
         self.file = file
         self.owned = owned
     }
@@ -51,62 +39,11 @@ struct ListeningSocket: ~Copyable {
         self.owned = owned
     }
 
-    /// Removes the file first, while the socket still listens: otherwise another server could already have
-    /// taken the path.
+    /// The file goes first: once the socket is closed, another server may take the path.
     deinit { file?.remove() }
 
-    /// Removes the file that it has created, before it is closed.
-    mutating func removeFile() {
-        file?.remove()
-        file = nil
-    }
-
-    var descriptor: FileDescriptor { FileDescriptor(rawValue: owned.number) }
-
-    var localAddress: SocketAddress {
-        get throws(Errno) { try SocketAddress.local(of: descriptor) }
-    }
-
-    /// Accepts one connection without blocking, unless only the reserved descriptors are left.
-    mutating func accept() -> Accepted {
-        var accepted = reactor_accepted()
-        do throws(Errno) {
-            if isAtReserve { try requireUnreserved() }
-            try SystemCall.make {
-                accepted = reactor_accept(owned.number)
-                return accepted.descriptor
-            }
-            let descriptor = FileDescriptor(rawValue: accepted.descriptor)
-            isAtReserve = Int(accepted.descriptor) >= Self.firstReserved() - 1
-            return .connection(descriptor, SocketAddress(accepted.peer) ?? .unspecified)
-        } catch .resourceTemporarilyUnavailable {
-            return .none
-        } catch {
-            return connectionErrors.contains(error.rawValue) ? .lost : .fault(error)
-        }
-    }
-
-    /// Fails if the next descriptor would be a reserved one.
-    private mutating func requireUnreserved() throws(Errno) {
-        let next = OwnedDescriptor(try SystemCall.make { fcntl(owned.number, F_DUPFD_CLOEXEC, 0) })
-        guard Int(next.number) < Self.firstReserved() else { throw .tooManyOpenFiles }
-        isAtReserve = false
-    }
-
-    /// The number from which descriptors are reserved. New descriptors have the lowest free numbers.
-    private static func firstReserved() -> Int {
-        var limit = rlimit()
-        guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0 else { return .max }
-        return Int(clamping: limit.rlim_cur) - Int(DispatchWorkers.reservedDescriptors)
-    }
+    mutating func removeFile() { file.take()?.remove() }
 }
-
-/// The errors of accept(2) that concern only the pending connection: those in its manual page, and those that
-/// firewalls and protocols add.
-private let connectionErrors: Set<CInt> = [
-    ECONNABORTED, ECONNRESET, EPROTO, EPERM, ETIMEDOUT, ENETDOWN, ENETUNREACH, EHOSTDOWN, EHOSTUNREACH,
-    ENONET, ENOPROTOOPT, EOPNOTSUPP, ENOSR, ESOCKTNOSUPPORT, EPROTONOSUPPORT,
-]
 
 extension FileDescriptor {
     fileprivate func prepareToListen(
@@ -121,7 +58,7 @@ extension FileDescriptor {
     }
 
     fileprivate func listen(_ options: Listener.Options) throws(Errno) {
-        try SystemCall.make { Glibc.listen(rawValue, CInt(clamping: max(options.backlog, 0))) }
+        try SystemCall.make { Glibc.listen(rawValue, options.listenBacklog) }
     }
 
     /// Binds to a Unix-domain path and listens. Replaces the socket file of a server that no longer runs.

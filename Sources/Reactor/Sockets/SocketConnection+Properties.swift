@@ -13,7 +13,7 @@ struct SocketDetails {
     var options = SocketOptions()
     var requirements = SocketRequirements()
     /// Makes the connection.
-    var opening: SocketOpening?
+    var opening: (any SocketOpening)?
     /// Whether the connection was usable before it was protected.
     var isUpgrade = false
     /// Why the channel, or the proxy, has failed.
@@ -81,31 +81,29 @@ struct SocketOptions {
         case .socketConnectTimeoutKey:
             guard let timeout = value as? Duration, timeout > .zero else { return false }
             connectTimeout = timeout
-        case .socketIdleTimeoutKey: return Self.set(&idleTimeout, value)
-        case .socketWriteTimeoutKey: return Self.set(&writeTimeout, value)
-        case .socketNoDelayKey:
-            guard let isOn = value as? Bool else { return false }
-            noDelay = isOn
-        case .socketKeepAliveKey:
-            guard let isOn = value as? Bool else { return false }
-            keepAlive = isOn
-        case .serviceType:
-            guard let type = SocketServiceType(propertyName(value)) else { return false }
-            serviceType = type
+            return true
+        case .socketIdleTimeoutKey: return Self.setTimeout(&idleTimeout, value)
+        case .socketWriteTimeoutKey: return Self.setTimeout(&writeTimeout, value)
+        case .socketNoDelayKey: return Self.set(&noDelay, value as? Bool)
+        case .socketKeepAliveKey: return Self.set(&keepAlive, value as? Bool)
+        case .serviceType: return Self.set(&serviceType, SocketServiceType(propertyName(value)))
         default: return false
         }
+    }
+
+    private static func set<Value>(_ option: inout Value?, _ value: Value?) -> Bool {
+        guard let value else { return false }
+        option = value
         return true
     }
 
     /// A timeout is positive, or nil for none.
-    private static func set(_ timeout: inout Duration?, _ value: Any?) -> Bool {
-        guard let value else {
+    private static func setTimeout(_ timeout: inout Duration?, _ value: Any?) -> Bool {
+        guard value != nil else {
             timeout = nil
             return true
         }
-        guard let new = value as? Duration, new > .zero else { return false }
-        timeout = new
-        return true
+        return set(&timeout, (value as? Duration).flatMap { $0 > .zero ? $0 : nil })
     }
 }
 

@@ -104,7 +104,7 @@ final class SocketConnection: Sendable {
     func open(_ half: Half, for engine: StreamEngine) {
         // Only the first half waits for a pass.
         if isPair { engine.hold(awaitsTurn: state.withLock { !$0.hasOpened }) }
-        let opening = state.withLock { state -> SocketOpening? in
+        let opening = state.withLock { state -> (any SocketOpening)? in
             if state.hasOpened { state.turnPassed() } else { makeChannel(&state) }
             state.hasOpened = true
             // A half that another thread has closed already would never release the engine.
@@ -122,11 +122,11 @@ final class SocketConnection: Sendable {
         if !releaseEvents() { releaseIfAnnounced(engine) }
     }
 
-    private func makeOpening(_ state: inout State) -> SocketOpening? {
+    private func makeOpening(_ state: inout State) -> (any SocketOpening)? {
         let deadline = Deadline.now.advanced(by: state.details.options.connectTimeout)
         // An existing socket, or one that was connected for a half that was closed before the handshake.
         if shared.number >= 0 || origin.isDescriptor {
-            return makeHandshake(&state, until: deadline).map { .handshake($0) }
+            return makeHandshake(&state, until: deadline)
         }
         let proxy = state.details.requirements.proxy
         let connector = SocketConnector(
@@ -134,8 +134,8 @@ final class SocketConnection: Sendable {
         ) { [weak self] outcome in
             self?.finishConnecting(outcome, until: deadline)
         }
-        state.details.opening = .connecting(connector)
-        return .connecting(connector)
+        state.details.opening = connector
+        return connector
     }
 
     var progress: Availability { state.withLock { $0.progress } }
@@ -229,7 +229,7 @@ final class SocketConnection: Sendable {
     struct Closing {
         /// Whether the socket is to be closed.
         var hasEnded = false
-        var opening: SocketOpening?
+        var opening: (any SocketOpening)?
         var wait: DescriptorWait?
         /// The output's write buffer, once the output is closed.
         var buffer: WriteBuffer?

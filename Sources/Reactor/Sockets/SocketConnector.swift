@@ -11,7 +11,7 @@ struct ConnectedSocket: Sendable {
 
 /// An attempt to connect to a host or an address: resolves the name, then tries the addresses on the streams
 /// thread.
-final class SocketConnector: Sendable {
+final class SocketConnector: SocketOpening {
     typealias Outcome = Result<ConnectedSocket, any Error>
 
     private struct State {
@@ -41,20 +41,10 @@ final class SocketConnector: Sendable {
         state = Mutex(State(completion: Completion(closure: completion)))
     }
 
-    /// Starts, unless another thread has cancelled the attempt already.
-    func start() {
-        do throws(Errno) {
-            let loop = try ResidentThread.streams.runLoop()
-            loop.perform { [self] in begin(on: loop) }
-        } catch {
-            finish(.failure(error))
-        }
-    }
-
     /// Ends the attempt. A completion that another thread has begun to call may still be running.
     func cancel() { _ = end() }
 
-    private func begin(on loop: RunLoop) {
+    func begin(on loop: RunLoop) {
         guard state.withLock({ $0.completion != nil }) else { return }
         let race = HappyEyeballs(until: deadline) { [weak self] outcome in self?.finish(outcome) }
         let owned = LoopOwned(race, on: loop)
@@ -69,7 +59,7 @@ final class SocketConnector: Sendable {
     private func resolve(_ host: String, _ port: UInt16, for race: LoopOwned<HappyEyeballs>) {
         let request = Resolver.resolveOnAnyThread(host: host, port: port) { [weak self] answer in
             switch answer {
-            case .failure(let error): self?.finish(.failure(error))
+            case .failure(let error): self?.fail(error)
             case .success(let addresses):
                 race.perform { $0.connect(to: addresses.interleavingFamilies()) }
             }
@@ -86,6 +76,8 @@ final class SocketConnector: Sendable {
             return true
         }
     }
+
+    func fail(_ error: any Error) { finish(.failure(error)) }
 
     private func finish(_ outcome: Outcome) { end()?.closure(outcome) }
 

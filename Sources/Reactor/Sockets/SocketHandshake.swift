@@ -1,29 +1,30 @@
 import SystemPackage
 
 /// What makes a connection usable: connecting, then the handshakes with a proxy and with the peer.
-enum SocketOpening: Sendable {
-    case connecting(SocketConnector)
-    case handshake(SocketHandshake)
+protocol SocketOpening: AnyObject, Sendable {
+    /// Begins, on the streams thread, whose loop is `loop`; does nothing once it is cancelled.
+    func begin(on loop: RunLoop)
 
-    func start() {
-        switch self {
-        case .connecting(let connector): connector.start()
-        case .handshake(let handshake): handshake.start()
-        }
-    }
+    func fail(_ error: any Error)
 
     /// Ends it. No step that has not begun is made.
-    func cancel() {
-        switch self {
-        case .connecting(let connector): connector.cancel()
-        case .handshake(let handshake): handshake.cancel()
+    func cancel()
+}
+
+extension SocketOpening {
+    func start() {
+        do throws(Errno) {
+            let loop = try ResidentThread.streams.runLoop()
+            loop.perform { [self] in begin(on: loop) }
+        } catch {
+            fail(error)
         }
     }
 }
 
 /// The handshakes of a connection, on the streams thread: with its proxy, and of its channel. The streams'
 /// loops neither wait for them nor compute for them.
-final class SocketHandshake: Sendable {
+final class SocketHandshake: SocketOpening {
     private struct State {
         var isCancelled = false
         var steps: LoopOwned<HandshakeSteps>?
@@ -40,15 +41,6 @@ final class SocketHandshake: Sendable {
         (self.deadline, self.isUpgrade) = (deadline, isUpgrade)
     }
 
-    func start() {
-        do throws(Errno) {
-            let loop = try ResidentThread.streams.runLoop()
-            loop.perform { [self] in begin(on: loop) }
-        } catch {
-            end(error)
-        }
-    }
-
     func cancel() { takeSteps()?.perform { $0.end() } }
 
     private func takeSteps() -> LoopOwned<HandshakeSteps>? {
@@ -58,15 +50,14 @@ final class SocketHandshake: Sendable {
         }
     }
 
-    private func begin(on loop: RunLoop) {
+    func begin(on loop: RunLoop) {
         let steps: HandshakeSteps
         do {
             // A connection that was usable is the proxy's tunnel already.
             let negotiation = try isUpgrade ? nil : connection.makeNegotiation()
             steps = HandshakeSteps(self, negotiation, until: deadline)
         } catch {
-            end(error)
-            return
+            return fail(error)
         }
         let owned = LoopOwned(steps, on: loop)
         let isCancelled = state.withLock { state in
@@ -104,6 +95,8 @@ final class SocketHandshake: Sendable {
     fileprivate func end(_ error: any Error, during negotiation: ProxyNegotiation?) {
         end(negotiation?.proxy.failure(error) ?? error)
     }
+
+    func fail(_ error: any Error) { end(error) }
 
     /// Ends the steps.
     ///
@@ -211,7 +204,7 @@ extension SocketConnection {
         guard !state.hasEnded, let engine = state.output ?? state.input else { return nil }
         bufferSlot.requireBuffer(for: engine) { bufferTransport }
         let handshake = SocketHandshake(self, until: deadline, isUpgrade: state.details.isUpgrade)
-        state.details.opening = .handshake(handshake)
+        state.details.opening = handshake
         return handshake
     }
 

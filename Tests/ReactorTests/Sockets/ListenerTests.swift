@@ -241,6 +241,11 @@ import Testing
         #expect(lines == ["true", "accepted 6 left 4", "accepted 7 left 4"])
     }
 
+    @Test func `connections leave them although the limit was lowered meanwhile`() async throws {
+        let lines = try await probeMainLoop("fewer descriptors beside connections")
+        #expect(lines == ["accepted 47"])
+    }
+
     @Test func `a socket that was shut down is a fault, and the loop does not spin`() async throws {
         #expect(try await probeMainLoop("a listener that is shut down") == ["true", "calm true"])
     }

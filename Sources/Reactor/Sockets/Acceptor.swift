@@ -1,0 +1,212 @@
+import CReactorLinux
+import Glibc
+package import SystemPackage
+
+/// Accepts connections from a listening socket, one per call, on any thread: for a ``Listener`` on its loop's thread, and for
+/// its ``Listener/Connections`` on the thread of the task that asks. Nothing is accepted that is not asked for.
+final class Acceptor: Sendable {
+    enum Attempt: Sendable {
+        case connection(FileDescriptor, from: SocketAddress)
+        case fault(Fault)
+        /// No more connections are accepted.
+        case over
+    }
+
+    /// Why, and for how long, accepting backs off.
+    struct Fault: Sendable {
+        let error: Errno
+        let delay: Duration
+        let isReported: Bool
+    }
+
+    private struct State: ~Copyable {
+        /// Nil once it is closed.
+        var socket: ListeningSocket?
+        var reserve = DescriptorReserve()
+        var backoff = AcceptBackoff()
+        /// How many more connections may be accepted; nil for no limit.
+        var rest: Int?
+    }
+
+    /// The listening socket's descriptor, until ``close()``.
+    let descriptor: FileDescriptor
+    let localAddress: SocketAddress
+    private let state: Mutex<State>
+
+    /// Listens at `address`.
+    convenience init(_ address: SocketAddress, _ options: Listener.Options) throws(IOError) {
+        try self.init("\(address)") { () throws(Errno) in try ListeningSocket(address, options) }
+    }
+
+    /// Takes ownership of a socket that listens already, and closes it if this fails.
+    convenience init(_ descriptor: FileDescriptor) throws(IOError) {
+        try self.init(descriptorName(descriptor.rawValue)) { () throws(Errno) in
+            try ListeningSocket(descriptor)
+        }
+    }
+
+    private init(
+        _ subject: @autoclosure () -> String, _ listen: () throws(Errno) -> ListeningSocket
+    ) throws(IOError) {
+        let socket = try attempt(.listen, subject(), listen)
+        let descriptor = socket.descriptor
+        localAddress = try attempt(.listen, descriptorName(descriptor.rawValue)) { () throws(Errno) in
+            try SocketAddress.local(of: descriptor)
+        }
+        self.descriptor = descriptor
+        state = Mutex(State(socket: socket))
+    }
+
+    /// Accepts a connection without blocking; nil if none is pending. Skips up to a pass's worth of connections that were lost
+    /// while they were pending.
+    func next() -> Attempt? {
+        state.withLock { state in
+            search: for _ in 0..<(state.rest ?? Listener.connectionsPerPass) {
+                guard let socket = state.socket?.descriptor.rawValue else { break }
+                do throws(Errno) {
+                    try state.reserve.check(duplicating: socket)
+                    let connection = try PendingConnection(of: socket)
+                    if case .none = connection { break search }
+                    state.rest? -= 1
+                    guard case .accepted(let descriptor, let peer) = connection else { continue }
+                    state.reserve.note(descriptor.rawValue)
+                    state.backoff.reset()
+                    return .connection(descriptor, from: peer)
+                } catch {
+                    return .fault(state.backoff.begin(because: error))
+                }
+            }
+            return state.rest == nil ? nil : .over
+        }
+    }
+
+    /// Begins a back-off for an error that accepting would meet.
+    func fault(_ error: Errno) -> Fault { state.withLock { $0.backoff.begin(because: error) } }
+
+    /// Accepts no more connections than the backlog can hold. Then ``next()`` is over.
+    func drain() {
+        // The kernel's queue holds one connection more than the backlog.
+        state.withLock { state in state.rest = min(state.rest ?? .max, (state.socket?.backlog ?? -1) + 1) }
+    }
+
+    /// Whether ``drain()`` or ``refuse()`` was called.
+    var isDraining: Bool { state.withLock { $0.rest != nil } }
+
+    /// Accepts no more connections, and removes the socket's file.
+    func refuse() {
+        state.withLock { state in
+            state.rest = 0
+            state.socket?.removeFile()
+        }
+    }
+
+    /// Closes the socket, and removes its file.
+    func close() { state.withLock { $0.socket = nil } }
+}
+
+/// The next connection in a listening socket's queue.
+package enum PendingConnection: Sendable {
+    /// It is non-blocking and closed on exec.
+    case accepted(FileDescriptor, from: SocketAddress)
+    /// It was lost before it could be accepted.
+    case lost
+    case none
+
+    /// Accepts it (accept4(2)).
+    package init(of listener: CInt) throws(Errno) {
+        var accepted = reactor_accepted()
+        do throws(Errno) {
+            try SystemCall.make {
+                accepted = reactor_accept(listener)
+                return accepted.descriptor
+            }
+            let descriptor = FileDescriptor(rawValue: accepted.descriptor)
+            self = .accepted(descriptor, from: SocketAddress(accepted.peer) ?? .unspecified)
+        } catch .resourceTemporarilyUnavailable {
+            self = .none
+        } catch {
+            guard connectionErrors.contains(error.rawValue) else { throw error }
+            self = .lost
+        }
+    }
+}
+
+/// The errors of accept(2) that concern only the pending connection: those in its manual page, and those that firewalls and
+/// protocols add.
+private let connectionErrors: Set<CInt> = [
+    ECONNABORTED, ECONNRESET, EPROTO, EPERM, ETIMEDOUT, ENETDOWN, ENETUNREACH, EHOSTDOWN, EHOSTUNREACH,
+    ENONET, ENOPROTOOPT, EOPNOTSUPP, ENOSR, ESOCKTNOSUPPORT, EPROTONOSUPPORT,
+]
+
+/// Keeps connections from the last descriptors that the process may open: see ``DispatchWorkers/reservedDescriptors``.
+///
+/// The kernel gives the lowest free number, so numbers from the limit downwards are reserved. The limit is read near that
+/// number, and otherwise once for many connections: if it is lowered while the process runs, the reserve is kept
+/// again after 32 connections at most.
+private struct DescriptorReserve {
+    private static let connectionsPerReading = 32
+
+    /// The first reserved number, and for how many connections it counts before it is read again.
+    private var first = 0
+    private var connectionsUntilReading = 0
+    /// Whether the last connection took the last number that is not reserved.
+    private var isReached = false
+
+    /// Notes the number of an accepted connection.
+    mutating func note(_ number: CInt) {
+        if connectionsUntilReading == 0 || Int(number) >= first - 1 { readLimit() }
+        connectionsUntilReading -= 1
+        isReached = Int(number) >= first - 1
+    }
+
+    /// Fails if the next descriptor would be a reserved one, which duplicating `number` shows.
+    mutating func check(duplicating number: CInt) throws(Errno) {
+        guard isReached else { return }
+        let next = OwnedDescriptor(try SystemCall.make { fcntl(number, F_DUPFD_CLOEXEC, 0) })
+        readLimit()
+        guard Int(next.number) < first else { throw .tooManyOpenFiles }
+        isReached = false
+    }
+
+    private mutating func readLimit() {
+        connectionsUntilReading = Self.connectionsPerReading
+        var limit = rlimit()
+        let result = unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+        first = result == 0 ? Int(clamping: limit.rlim_cur) - Int(DispatchWorkers.reservedDescriptors) : .max
+    }
+}
+
+/// How long accepting backs off, and when it reports that. Pure: reads no clock.
+struct AcceptBackoff {
+    /// Descriptors are mostly free again soon, and a try costs microseconds.
+    private static let shortest = Duration.milliseconds(10)
+    /// A client hardly notices a third of a second beside the wait for a free descriptor.
+    private static let longest = Duration.milliseconds(320)
+    /// Long enough that a log line per report isn't a flood.
+    private static let reportInterval = Duration.seconds(1)
+
+    private var upcoming = shortest
+    private var lastReport = Deadline.distantPast
+
+    fileprivate mutating func begin(because error: Errno) -> Acceptor.Fault {
+        Acceptor.Fault(error: error, delay: next(), isReported: reports(at: .now))
+    }
+
+    /// The next delay: twice as long as the one before, up to a limit.
+    mutating func next() -> Duration {
+        defer { upcoming = min(upcoming * 2, Self.longest) }
+        return upcoming
+    }
+
+    /// Called after a connection was accepted.
+    mutating func reset() { upcoming = Self.shortest }
+
+    /// Whether to report a fault at `now`.
+    mutating func reports(at now: Deadline) -> Bool {
+        guard lastReport == .distantPast || lastReport.advanced(by: Self.reportInterval) <= now else {
+            return false
+        }
+        lastReport = now
+        return true
+    }
+}
