@@ -95,7 +95,7 @@ uint64_t reactor_current_loop(void);
 /// The last time that the calling thread's loop has asked the kernel what is ready: the loop's number, and 32 bits of how
 /// often it has done that.
 uint64_t reactor_last_poll(void);
-void reactor_count_poll(void);
+uint64_t reactor_count_poll(void);
 /// The calling thread's loop object; NULL if it has none.
 void *reactor_current_loop_object(void);
 void reactor_set_current_loop(uint64_t identity, void *object);

@@ -19,8 +19,8 @@ public class EventSource: CustomStringConvertible {
     private final let inCallback = Atomic(false)
     /// Whether the callback counts as handling a source; ``serve(_:)`` may set it to false.
     final var isHandled = true
-    /// The loop's poll in which the kernel has last reported the source as ready.
-    final var reportedAt = Poll.unknown
+    /// The loop's poll in which the kernel has reported what is being served.
+    final private(set) var reportedAt = Poll.unknown
     private final let markedReady = Atomic(false)
     private final let hasEnded = Atomic(false)
     /// Whether nothing is watched until the callback returns, because the descriptor became ready in a nested activation.
@@ -327,7 +327,7 @@ extension EventSource {
 
     /// Serves what a watch has recorded, and returns whether that counts as handling a source.
     @inline(always)
-    final func serveRecorded(_ readiness: Readiness) -> Bool {
+    final func serveRecorded(_ readiness: Readiness, reportedAt: Poll) -> Bool {
         if hasSeveralWatches { for watch in watches { _ = watch.takeReadiness() } }
         let readiness = readiness.intersection(watchedInterest.union(.marked))
         guard !isEnded, !readiness.isEmpty else { return false }
@@ -337,6 +337,7 @@ extension EventSource {
         }
         isMarkedReady = false
         isHandled = true
+        self.reportedAt = reportedAt
         isInCallback = true
         inCallback.store(true, ordering: .relaxed)
         serve(readiness)

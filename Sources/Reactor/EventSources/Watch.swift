@@ -21,8 +21,10 @@ final class Watch {
     private var shared: SharedDescriptor?
     /// What was recorded and has not been served yet. While it is not empty the watch is in the queue.
     fileprivate var readiness: Readiness = []
+    /// The poll in which the kernel has last reported.
+    fileprivate var reportedAt = Poll.unknown
     /// Nil while the loop has no descriptors for one: then only what is marked is recorded.
-    private var poller: Poller?
+    fileprivate var poller: Poller?
     private var reading: Registration?
     private var writing: Registration?
 
@@ -122,7 +124,7 @@ final class Watch {
 private func recordReadiness(_: CInt, _ events: Int16, _ context: UnsafeMutableRawPointer?) {
     unsafe Unmanaged<Watch>.fromOpaque(context.unsafelyUnwrapped)
         ._withUnsafeGuaranteedRef { watch in
-            unsafe watch.source._withUnsafeGuaranteedRef { $0.reportedAt = .last }
+            watch.reportedAt = watch.poller?.lastPoll ?? .unknown
             watch.record(Readiness(libevent: events))
         }
 }
@@ -163,9 +165,11 @@ final class ReadyQueue {
         /// Has the source serve what was recorded. Returns whether that has handled a source. The watch may end meanwhile.
         @inline(__always)
         func serve() -> Bool {
-            let (readiness, source) = unsafe (watch.takeReadiness(), watch.source)
+            let (readiness, reportedAt, source) = unsafe (
+                watch.takeReadiness(), watch.reportedAt, watch.source
+            )
             return unsafe !readiness.isEmpty
-                && source._withUnsafeGuaranteedRef { $0.serveRecorded(readiness) }
+                && source._withUnsafeGuaranteedRef { $0.serveRecorded(readiness, reportedAt: reportedAt) }
         }
     }
 

@@ -16,6 +16,9 @@ final class Poller {
     private let counterEvent: Registration
     private let timerEvent: Registration
 
+    /// The last time that this poller has asked the kernel, or does so now.
+    private(set) var lastPoll = Poll.unknown
+
     init(number: Int32, waker: Waker) throws(Errno) {
         let base = try EventBase()
         // Edge-triggered: the counter and the timer need not be read to stop being reported.
@@ -38,6 +41,7 @@ final class Poller {
     @inline(always)
     func poll(until time: Int64) {
         let mayWait = time != .min && (waker.isSet(to: time) || setTimer(time))
+        lastPoll = Poll(reactor_count_poll())
         base.loop(mayWait ? EVLOOP_ONCE : EVLOOP_ONCE | EVLOOP_NONBLOCK)
     }
 
@@ -232,7 +236,6 @@ private final class EventBase {
 
     @inline(__always)
     func loop(_ flags: CInt) {
-        reactor_count_poll()
         if unsafe event_base_loop(pointer, flags) < 0 { Self.refuse() }
     }
 

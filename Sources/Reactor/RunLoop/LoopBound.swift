@@ -38,7 +38,7 @@ struct Poll: Sendable, Equatable {
 
     init(loop: LoopIdentity, count: UInt32) { rawValue = loop.number << 32 | UInt64(count) }
 
-    private init(_ rawValue: UInt64) { self.rawValue = rawValue }
+    init(_ rawValue: UInt64) { self.rawValue = rawValue }
 
     /// Equal to no thread's.
     static var none: Poll { Poll(.max) }

@@ -6,6 +6,7 @@ extension StreamEngine.State {
     /// What is left to do after a change. A signal for this thread's loop has been given already.
     var next: StreamMachine.Action {
         @inline(__always) mutating get {
+            guard machine.mayDeliver else { return .none }
             if machine.mustAskBackend { askBackend() }
             let action = machine.next
             guard action == .signal, let source = machine.source(on: .current) else { return action }

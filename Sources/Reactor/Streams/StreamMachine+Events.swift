@@ -77,7 +77,7 @@ extension StreamMachine {
     /// Whether to ask the backend what the next read or write can expect: ``note(_:)``.
     var mustAskBackend: Bool {
         @inline(__always) get {
-            isScheduled && !isDeliveryBlocked && isOpen && (readinessSource.asksBackend || room == .awaited)
+            mayDeliver && isOpen && (readinessSource.asksBackend || room == .awaited)
         }
     }
 
@@ -210,6 +210,10 @@ extension StreamMachine {
         default: break
         }
     }
+
+    /// Whether a loop or a queue can deliver an event now, if there is one.
+    @inline(__always)
+    var mayDeliver: Bool { isScheduled && !isDeliveryBlocked }
 
     /// Whether no event can be delivered now: the delegate is being called, a callback on the queue will call it, or
     /// the events are held.

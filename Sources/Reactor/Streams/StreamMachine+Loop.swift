@@ -67,7 +67,8 @@ extension StreamMachine {
     /// What the engine has to do after a change.
     @inline(__always)
     var next: Action {
-        isDeliveryBlocked || !isScheduled ? .none : isBehind ? .update : mustDeliver ? .signal : .none
+        guard mayDeliver else { return .none }
+        return isBehind ? .update : mustDeliver ? .signal : .none
     }
 
     /// Whether to update the loop, because it is behind or has an event to deliver, and whether to enqueue a callback, or a
