@@ -36,6 +36,10 @@ final class LoopMeter: Sendable {
     let blocks = Counter()
     let jobs = Counter()
 
+    /// How many blocks and executors the loop has taken in and not served.
+    let waiting = Counter()
+    private let callout = Atomic(Callout.none)
+
     /// A callback that is under way.
     struct Call: Sendable {
         var name: String
@@ -87,11 +91,14 @@ final class LoopMeter: Sendable {
     /// Makes a callback, and measures it if callbacks are measured.
     ///
     /// - Parameters:
-    ///   - begin: Calls ``push(_:due:)``, in a function that is not inlined: a callback that is not measured costs one
-    ///     test.
+    ///   - callout: What kind of callback it is.
+    ///   - begin: Calls ``push(_:account:due:mayHaveWoken:)``, in a function that is not inlined: a callback that is not
+    ///     measured costs one test.
     ///   - body: Calls the client. Returns whether the client has been called at all.
     @inline(__always)
-    func measure(_ begin: () -> Void, _ body: () -> Bool) -> Bool {
+    func call(_ callout: Callout, _ begin: () -> Void, _ body: () -> Bool) -> Bool {
+        self.callout.store(callout, ordering: .relaxed)
+        defer { self.callout.store(.none, ordering: .relaxed) }
         guard LoopDiagnostics.isMeasuring else { return body() }
         begin()
         let hasCalled = body()
@@ -101,11 +108,20 @@ final class LoopMeter: Sendable {
 
     /// The same for a body that always calls the client.
     @inline(__always)
-    func measure(_ begin: () -> Void, _ body: () -> Void) {
-        guard LoopDiagnostics.isMeasuring else { return body() }
-        begin()
-        body()
-        pop(true)
+    func call(_ callout: Callout, _ begin: () -> Void, _ body: () -> Void) {
+        _ = call(callout, begin) {
+            body()
+            return true
+        }
+    }
+
+    /// What the loop is calling, of nested callbacks the innermost. From any thread.
+    var currentCallout: Callout { callout.load(ordering: .relaxed) }
+
+    /// Replaces what the loop is calling, for the beginning or the end of a nested run; returns what it was.
+    func exchangeCallout(_ new: Callout) -> Callout {
+        defer { callout.store(new, ordering: .relaxed) }
+        return currentCallout
     }
 
     /// Begins a callback.

@@ -100,7 +100,7 @@ extension RunLoop {
             // A block that runs is not pending: it does not keep a mode that it runs in turn from being empty.
             if isBlock { invalidate() }
             meter.observers.add()
-            meter.measure({ meter.push(title) }, { handler(self, activity) })
+            meter.call(.observer, { meter.push(title) }, { handler(self, activity) })
             if !repeats { invalidate() }
         }
     }

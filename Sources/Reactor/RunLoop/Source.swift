@@ -212,7 +212,7 @@ extension RunLoop.Source {
         }
         guard let callbacks else { return false }
         core.meter.sources.add()
-        core.meter.measure({ core.meter.push(title, account: account) }, { callbacks.perform() })
+        core.meter.call(.source, { core.meter.push(title, account: account) }, { callbacks.perform() })
         update(in: core) { $0.isPerforming = false }
         return true
     }

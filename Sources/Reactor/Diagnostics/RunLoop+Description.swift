@@ -4,21 +4,19 @@ extension RunLoop: CustomStringConvertible, CustomDebugStringConvertible {
 
     /// Everything that the loop serves, mode by mode, one item per line; for a debugger or a log.
     ///
-    /// On another thread than the loop's it contains only what is known there. The wording may change.
+    /// On another thread than the loop's it asks the loop, as ``explain()`` does. The wording may change.
     public var debugDescription: String {
         guard !inbox.belongsToParent else {
             return [description, "  (it belongs to the parent process)"].lines
         }
-        let inbox = inbox.pendingCounts
+        let (description, inbox) = (description, inbox.pendingCounts)
         let lines = [
             description,
             "  common modes: \(commonModes.names)",
             "  inbox: \(inbox.blocks) blocks, \(inbox.commands) changes, \(inbox.signals) signals",
         ]
-        guard isCurrent else {
-            return (lines + ["  (its modes are known on its own thread only)"]).lines
-        }
-        return (lines + core.modeDescriptions).lines
+        let modes = ask { $0.modeDescriptions } ?? ["  (its modes are known on its own thread only)"]
+        return (lines + modes).lines
     }
 
     /// Which loop it is.

@@ -5,7 +5,9 @@ import Glibc
 extension RunLoop {
     /// Says in a sentence what the loop is doing, and what waits for it; for a person, so the wording may change.
     ///
-    /// May be called from any thread at any time, also while the loop is busy.
+    /// May be called from any thread at any time. On another thread than the loop's it asks the loop, for which a sleeping one
+    /// is woken, and waits for the answer for a tenth of a second at most: of a loop that is stuck in a handler it says which
+    /// kind of handler that is, and how much waits.
     ///
     /// ```swift
     /// print(RunLoop.main.explain())
@@ -14,18 +16,22 @@ extension RunLoop {
     public func explain() -> String {
         guard !inbox.belongsToParent else { return "The \(name) belongs to the parent process." }
         guard !inbox.isClosed else { return "The \(name) has ended with its thread." }
-        let counts = inbox.waitingCounts
-        guard let mode = currentMode else {
-            return "The \(name) is not running.\(workElsewhere(counts, than: ModeSet()))"
+        // Before the question wakes it.
+        let (isWaiting, isHosted, mode) = (isWaiting, inbox.isHosted, currentMode)
+        let answer = ask { $0.waitingWork }
+        let work = answer ?? inbox.knownWork
+        guard let mode else {
+            let advice = inbox.hasRun ? "" : " and has never run: call run(in:until:) on its thread"
+            return "The \(name) is not running\(advice).\(elsewhere(work, than: ModeSet()))"
         }
         var served = ModeSet(mode)
         if commonModes.contains(mode) { served.insert(.common) }
-        let (isWaiting, isHosted) = (isWaiting, inbox.isHosted)
-        let activity = isWaiting ? "waiting" : "busy"
         let place = "\(mode.shortName)\(isHosted ? ", hosted by another event loop" : "")"
-        let call = isWaiting ? "" : inbox.callUnderWay
-        let next = isWaiting && !isHosted ? "" : nextBlocks(counts, in: served, isHosted)
-        return "The \(name) is \(activity) in \(place)\(call).\(next)\(workElsewhere(counts, than: served))"
+        let silence = answer == nil ? ", and has not answered for \(Self.patience.rounded)" : ""
+        let activity =
+            isWaiting ? "waiting in \(place)\(silence)" : "busy in \(place)\(silence)\(inbox.callUnderWay)"
+        let next = isWaiting && !isHosted ? "" : nextBlocks(work.counts, in: served, isHosted)
+        return "The \(name) is \(activity).\(next)\(elsewhere(work, than: served))"
     }
 
     private func nextBlocks(_ counts: [ModeSet: Int], in served: ModeSet, _ isHosted: Bool) -> String {
@@ -34,14 +40,19 @@ extension RunLoop {
         return count == 0 ? "" : " \(countedBlocks(count)) \(count == 1 ? "waits" : "wait") for \(event)."
     }
 
-    /// What waits for other modes than those of `served`.
-    private func workElsewhere(_ counts: [ModeSet: Int], than served: ModeSet) -> String {
-        let blocks = counts.filter { !$0.key.intersects(served) }.inOrder.map { modes, count in
+    /// What waits for other modes than those of `served`, or is not known to wait for these.
+    private func elsewhere(_ work: WaitingWork, than served: ModeSet) -> String {
+        var sentences = work.counts.filter { !$0.key.intersects(served) }.inOrder.map { modes, count in
             " \(countedBlocks(count)) \(count == 1 ? "waits" : "wait") for \(list(modes.map(\.shortName), "or"))."
         }
-        let hasMainQueueWork = !served.contains(.common) && inbox.hasMainQueueWork
-        return blocks.joined()
-            + (hasMainQueueWork ? " The main queue and the main actor wait for the common modes." : "")
+        if work.otherCount > 0 {
+            let verb = work.otherCount == 1 ? "waits" : "wait"
+            sentences.append(" \(countedBlocks(work.otherCount)) posted earlier \(verb) for a pass.")
+        }
+        if work.hasMainQueueWork, !served.contains(.common) {
+            sentences.append(" The main queue and the main actor wait for the common modes.")
+        }
+        return sentences.joined()
     }
 
     /// Why an item in `modes` that has something to be called for has not been served yet, as a clause.
@@ -63,14 +74,12 @@ extension RunLoop {
 
 extension Inbox {
     fileprivate func runs(in membership: Membership) -> Bool {
-        guard !belongsToParent else { return false }
-        return currentMode.map { membership.contains($0, common: commonModes) } ?? false
+        guard !belongsToParent, let currentMode else { return false }
+        return membership.contains(currentMode, common: commonModes)
     }
 
     fileprivate func reasonForDelay(of item: String, in membership: Membership, isCurrent: Bool) -> String {
-        guard !belongsToParent else { return "the \(loopName) belongs to the parent process" }
-        guard !isClosed else { return "the \(loopName) has ended with its thread" }
-        guard let mode = currentMode else { return "the \(loopName) is not running" }
+        guard let mode = currentMode, !isClosed else { return reasonForSilence }
         guard runs(in: membership) else {
             let modes = membership.listedModes(common: commonModes)
             return "the \(loopName) runs in \(mode.shortName), and \(item) is \(only(in: modes))"
@@ -80,9 +89,20 @@ extension Inbox {
         return "the \(loopName) is \(isWaiting ? "about to serve it" : "busy\(callUnderWay)")"
     }
 
-    /// The callback that keeps the loop busy, if callbacks are measured.
+    /// Why the loop does not answer, as a clause.
+    fileprivate var reasonForSilence: String {
+        guard !belongsToParent else { return "the \(loopName) belongs to the parent process" }
+        guard !isClosed else { return "the \(loopName) has ended with its thread" }
+        guard let mode = currentMode else { return "the \(loopName) is not running" }
+        return
+            "the \(loopName) has been busy in \(mode.shortName) for \(RunLoop.patience.rounded)\(callUnderWay)"
+    }
+
+    /// The callback that keeps the loop busy: by its name if callbacks are measured, else by its kind.
     fileprivate var callUnderWay: String {
-        guard let (call, time) = meter.current else { return "" }
+        guard let (call, time) = meter.current else {
+            return meter.currentCallout.name.map { ": it is calling \($0)" } ?? ""
+        }
         let wait = call.wait.map { ", and is \($0)" } ?? ""
         return ": the \(call.name) has been running for \(time.rounded)\(wait)"
     }
@@ -234,36 +254,43 @@ extension RunLoop.Observer {
 extension EventSource {
     /// Says in a sentence why the handler is not being called; for a person, so the wording may change.
     ///
-    /// May be called from any thread. On another thread than the loop's, the reason is only what the kernel says of the
-    /// descriptor.
+    /// May be called from any thread. On another thread than the loop's it asks the loop, as ``RunLoop/explain()`` does.
     public final func explain() -> String {
         let known = identification.withLock { $0 }
-        if isEnded {
+        if known.isEnded {
             return known.hasLoopEnded
                 ? "The \(title) has been closed, because its loop has ended."
                 : "The \(title) has been cancelled or closed."
         }
-        if isBeingServed { return "The handler of the \(title) is being called." }
-        guard let loop = known.loop, !known.membership.isEmpty else {
-            return "The \(title) is \(inNoLoop())."
+        guard let loop = known.loop else { return "The \(title) is \(inNoLoop())." }
+        let source = LoopBound(self, owner: loop.identity)
+        if let answer = loop.ask({ source.value.explanation(in: $0) }) { return answer }
+        if number >= 0, loop.inbox.meter.currentCallout == Callout(descriptor: number) {
+            return "The handler of the \(title) is being called."
         }
+        return "The \(title) waits for its loop: \(loop.inbox.reasonForSilence)."
+    }
+
+    /// What the source waits for; nil if it has left the loop of `core`, whose thread this is.
+    private final func explanation(in core: RunLoop.Core) -> String? {
+        guard identification.withLock({ $0.loop }) === core.loop, let loop else { return nil }
+        if isInCallback { return "The handler of the \(title) is being called." }
         let events = (try? SystemCall.poll(number, for: watchedInterest.pollEvents)) ?? 0
         if events & CInt(POLLNVAL) != 0 {
             return
                 "The \(title) can report nothing: its descriptor is closed. Cancel a source before its descriptor is closed."
         }
         let isReady = !Readiness(poll: events).isDisjoint(with: watchedInterest)
-        let reason = loop.reasonForDelay(of: "it", in: known.membership)
+        let reason = loop.reasonForDelay(of: "it", in: membership)
         if isMarkedReady || isReady { return "The \(title) has something to report: \(reason)." }
-        let delay = loop.runs(in: known.membership) ? "" : ", and \(reason)"
-        if watchedInterest.isEmpty {
-            let isReadable = ((try? SystemCall.poll(number, for: POLLIN)) ?? 0) & CInt(POLLIN) != 0
-            let state = "watches for nothing\(isReadable ? ", though its descriptor is readable" : "")"
-            let cause = loop.isCurrent && silence != readinessSilence ? ": \(silence)" : ""
-            return "The \(title) \(state)\(cause)\(delay)."
+        let delay = loop.runs(in: membership) ? "" : ", and \(reason)"
+        guard watchedInterest.isEmpty else {
+            return "The \(title) has nothing to report: \(silence)\(delay)."
         }
-        let silence = loop.isCurrent ? silence : readinessSilence
-        return "The \(title) has nothing to report: \(silence)\(delay)."
+        let isReadable = ((try? SystemCall.poll(number, for: POLLIN)) ?? 0) & CInt(POLLIN) != 0
+        let state = "watches for nothing\(isReadable ? ", though its descriptor is readable" : "")"
+        let cause = silence == readinessSilence ? "" : ": \(silence)"
+        return "The \(title) \(state)\(cause)\(delay)."
     }
 }
 

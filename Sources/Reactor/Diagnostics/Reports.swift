@@ -31,7 +31,7 @@ extension RunLoop.Core {
                 && !isServedElsewhere(source)
         }.map(\.title)
         let events = state.eventSources.members.filter { source in
-            (source !== mainQueue || inbox.hasMainQueueWork) && !hasRun(state)
+            (source !== mainQueue || hasMainQueueWork) && !hasRun(state)
                 && reports(source.membership, in: state)
         }.map(\.title)
         let items = grouped(timers) + grouped(sources) + grouped(events)
@@ -43,7 +43,7 @@ extension RunLoop.Core {
     /// The blocks and executors that no pass will serve any more.
     private var leftBlocks: [String] {
         let modesThatRan = inbox.modesThatRan
-        return inbox.waitingCounts.inOrder.compactMap { modes, count in
+        return waitingCounts.inOrder.compactMap { modes, count in
             if modes.contains(where: { loop.runs(in: Membership($0)) }) { return nil }
             let reason = ModeSet(modes).intersects(modesThatRan) ? "" : ", \(neverRun(modes))"
             return describe(count, in: modes) + reason
@@ -80,8 +80,8 @@ extension RunLoop.Core {
     }
 
     private func hasRun(_ state: ModeState) -> Bool {
-        guard state.mode == .common else { return state.record.hasRun }
-        return commonModes.members.contains { knownState(of: $0)?.record.hasRun == true }
+        guard state.mode == .common else { return state.hasRun }
+        return commonModes.members.contains { knownState(of: $0)?.hasRun == true }
     }
 }
 
@@ -146,14 +146,19 @@ extension RunLoop {
 extension RunLoop: Watched {
     var complaint: Complaint? {
         guard !inbox.isClosed, !inbox.isIdleOnPoolThread else { return nil }
+        let known = inbox.knownWork
+        let count = known.counts.values.reduce(known.otherCount, +)
+        // Without need no question: it would wake a loop that sleeps, and serve a signal that has not.
+        guard count > 0 else { return nil }
+        guard inbox.hasRun else {
+            let reason = "and has never run: call run(in:until:) on its thread"
+            return Complaint(.unservedItems, "The \(name) has \(countedBlocks(count)), \(reason).")
+        }
         let modesThatRan = inbox.modesThatRan
-        let counts = inbox.waitingCounts.filter { !$0.key.intersects(modesThatRan) }
+        let counts = (ask { $0.waitingWork } ?? known).counts.filter { !$0.key.intersects(modesThatRan) }
         guard !counts.isEmpty else { return nil }
         let blocks = counts.inOrder.map { modes, count in describe(count, in: modes) }
-        let reason =
-            inbox.hasRun
-            ? neverRun(counts.keys.flatMap(\.members))
-            : "and has never run: call run(in:until:) on its thread"
+        let reason = neverRun(counts.keys.flatMap(\.members))
         return Complaint(.unservedItems, "The \(name) has \(list(blocks)), \(reason).")
     }
 }
@@ -192,9 +197,35 @@ extension RunLoop.Source: Watched {
     }
 }
 
-extension UnservedSource: Watched {
+extension EventSource {
+    /// Has the debug mode report the source if it is ready in modes that have never run. Called again after each change.
+    @inline(never)
+    final func watchForReports() {
+        watched = nil
+        guard let loop, loop.inbox.neverRan(in: membership) else { return }
+        let copy = UnservedSource(
+            title: title, number: number, interest: watchedInterest, inbox: loop.inbox, membership: membership
+        )
+        watched = copy
+        Watchdog.watch(copy)
+    }
+}
+
+/// A source as another thread may look at it.
+private final class UnservedSource: Watched {
+    private let title: String
+    private let number: CInt
+    private let interest: Readiness
+    private let inbox: Inbox
+    private let membership: Membership
+
+    init(title: String, number: CInt, interest: Readiness, inbox: Inbox, membership: Membership) {
+        (self.title, self.number, self.interest) = (title, number, interest)
+        (self.inbox, self.membership) = (inbox, membership)
+    }
+
     var complaint: Complaint? {
-        guard let reason = inbox.reasonForNeverRunning(membership.withLock { $0 }) else { return nil }
+        guard let reason = inbox.reasonForNeverRunning(membership) else { return nil }
         let events = (try? SystemCall.poll(number, for: interest.pollEvents)) ?? 0
         guard !Readiness(poll: events).isDisjoint(with: interest) else { return nil }
         return Complaint(.unservedItems, "The \(title) has something to report: \(reason).")
@@ -212,21 +243,8 @@ private func neverRun(_ modes: [RunLoop.Mode]) -> String {
 }
 
 extension Inbox {
-    /// Whether the loop has ever run.
-    var hasRun: Bool { modeRecords.withLock { $0.contains { $0.hasRun } } }
-
     /// Whether one report has said already that nothing runs the loop.
     fileprivate var isIdleOnPoolThread: Bool { isReportedForPool && !hasRun }
-
-    /// The modes that the loop has run in, and `.common` if one of them is common.
-    fileprivate var modesThatRan: ModeSet {
-        let common = commonModes
-        return modeRecords.withLock { $0 }.reduce(into: ModeSet()) { modes, record in
-            guard record.hasRun else { return }
-            modes.insert(record.mode)
-            if common.contains(record.mode) { modes.insert(.common) }
-        }
-    }
 
     /// Whether the loop has run in none of the modes of `membership`.
     func neverRan(in membership: Membership) -> Bool {
