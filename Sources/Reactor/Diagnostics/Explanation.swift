@@ -24,8 +24,7 @@ extension RunLoop {
             let advice = inbox.hasRun ? "" : " and has never run: call run(in:until:) on its thread"
             return "The \(name) is not running\(advice).\(elsewhere(work, than: ModeSet()))"
         }
-        var served = ModeSet(mode)
-        if commonModes.contains(mode) { served.insert(.common) }
+        let served = inbox.runningModes
         let place = "\(mode.shortName)\(isHosted ? ", hosted by another event loop" : "")"
         let silence = answer == nil ? ", and has not answered for \(Self.patience.rounded)" : ""
         let activity =
@@ -42,9 +41,9 @@ extension RunLoop {
 
     /// What waits for other modes than those of `served`, or is not known to wait for these.
     private func elsewhere(_ work: WaitingWork, than served: ModeSet) -> String {
-        var sentences = work.counts.filter { !$0.key.intersects(served) }.inOrder.map { modes, count in
-            " \(countedBlocks(count)) \(count == 1 ? "waits" : "wait") for \(list(modes.map(\.shortName), "or"))."
-        }
+        var sentences = work.counts.filter { !$0.key.intersects(served) }.map { modes, count in
+            " \(countedBlocks(count)) \(count == 1 ? "waits" : "wait") for \(list(modes.names, "or"))."
+        }.sorted()
         if work.otherCount > 0 {
             let verb = work.otherCount == 1 ? "waits" : "wait"
             sentences.append(" \(countedBlocks(work.otherCount)) posted earlier \(verb) for a pass.")
@@ -57,35 +56,36 @@ extension RunLoop {
 
     /// Why an item in `modes` that has something to be called for has not been served yet, as a clause.
     package func reasonForDelay(of item: String, inModes modes: [Mode]) -> String {
-        reasonForDelay(of: item, in: Membership(modes))
+        inbox.reasonForDelay(of: item, in: Membership(modes))
     }
 
     /// Whether the loop serves an item in `modes` as soon as that has something to be called for.
-    package func serves(_ modes: [Mode]) -> Bool { runs(in: Membership(modes)) && (isWaiting || isCurrent) }
-
-    /// Whether the loop runs in one of the modes of `membership`.
-    func runs(in membership: Membership) -> Bool { inbox.runs(in: membership) }
-
-    /// Why an item in the modes of `membership` that has something to be called for has not been served yet, as a clause.
-    func reasonForDelay(of item: String, in membership: Membership) -> String {
-        inbox.reasonForDelay(of: item, in: membership, isCurrent: isCurrent)
+    package func serves(_ modes: [Mode]) -> Bool {
+        inbox.runs(in: Membership(modes)) && (isWaiting || isCurrent)
     }
 }
 
 extension Inbox {
-    fileprivate func runs(in membership: Membership) -> Bool {
-        guard !belongsToParent, let currentMode else { return false }
-        return membership.contains(currentMode, common: commonModes)
+    /// The mode that runs, and `.common` if it is a common one.
+    var runningModes: ModeSet {
+        guard !belongsToParent, let currentMode else { return ModeSet() }
+        return ModeSet(commonModes.contains(currentMode) ? [currentMode, .common] : [currentMode])
     }
 
-    fileprivate func reasonForDelay(of item: String, in membership: Membership, isCurrent: Bool) -> String {
+    /// Whether the loop runs in one of the modes of `membership`.
+    func runs(in membership: Membership) -> Bool {
+        membership.registrationModes(common: commonModes).intersects(runningModes)
+    }
+
+    /// Why an item in the modes of `membership` that has something to be called for has not been served yet, as a clause.
+    func reasonForDelay(of item: String, in membership: Membership) -> String {
         guard let mode = currentMode, !isClosed else { return reasonForSilence }
         guard runs(in: membership) else {
-            let modes = membership.listedModes(common: commonModes)
+            let modes = membership.registrationModes(common: commonModes)
             return "the \(loopName) runs in \(mode.shortName), and \(item) is \(only(in: modes))"
         }
         if isHosted, isWaiting { return "the \(loopName) serves it when its host calls dispatch()" }
-        if isCurrent { return "the \(loopName) serves it in its next pass" }
+        if RunLoop.existing?.inbox === self { return "the \(loopName) serves it in its next pass" }
         return "the \(loopName) is \(isWaiting ? "about to serve it" : "busy\(callUnderWay)")"
     }
 
@@ -109,9 +109,6 @@ extension Inbox {
 }
 
 extension RunLoop.Mode {
-    /// The place in a list: the common modes come first.
-    var rank: Int32 { self == .common ? -1 : index }
-
     /// The name as code has it, for a person.
     var shortName: String {
         switch self {
@@ -130,27 +127,16 @@ extension Membership {
         self.init()
         for mode in modes { add(mode, common: ModeSet()) }
     }
-
-    /// The modes as a client would name them.
-    func listedModes(common: ModeSet) -> [RunLoop.Mode] { registrationModes(common: common).inOrder }
 }
 
 extension ModeSet {
-    /// The members; the common modes come first.
-    var inOrder: [RunLoop.Mode] { members.filter { $0 != .nowhere }.sorted { $0.rank < $1.rank } }
-}
-
-extension [ModeSet: Int] {
-    /// The modes of each count, in an order that does not change.
-    var inOrder: [(modes: [RunLoop.Mode], count: Int)] {
-        map { (modes: $0.key.inOrder, count: $0.value) }
-            .sorted { $0.modes.lexicographicallyPrecedes($1.modes) { $0.rank < $1.rank } }
-    }
+    /// The members as code has them, for a person.
+    var names: [String] { members.filter { $0 != .nowhere }.map(\.shortName) }
 }
 
 /// "only in default", for an item that is in `modes`.
-func only(in modes: [RunLoop.Mode]) -> String {
-    modes.isEmpty ? "in no mode" : "only in \(list(modes.map(\.shortName)))"
+func only(in modes: ModeSet) -> String {
+    modes.names.isEmpty ? "in no mode" : "only in \(list(modes.names))"
 }
 
 /// "a", "a and b", "a, b and c".
@@ -189,15 +175,16 @@ extension Timer {
         }
         if isFiring { return "The closure of the \(title) is being called." }
         guard let loop else { return "The \(title) is \(inNoLoop(hasLoopEnded: hasLoopEnded))." }
-        let reason = loop.reasonForDelay(of: "the timer", in: membership)
+        let reason = loop.inbox.reasonForDelay(of: "the timer", in: membership)
         let overdue = Deadline(uptimeNanoseconds: due).duration(to: .now)
-        if overdue > .zero, overdue < .nanoseconds(tolerance), loop.isWaiting, loop.runs(in: membership) {
+        if overdue > .zero, overdue < .nanoseconds(tolerance), loop.isWaiting, loop.inbox.runs(in: membership)
+        {
             return "The \(title) has been due for \(overdue.rounded), and may be late by its tolerance of "
                 + "\(Duration.nanoseconds(tolerance).rounded)."
         }
         if overdue > .zero { return "The \(title) has been due for \(overdue.rounded): \(reason)." }
         return
-            "The \(title) is due in \((.zero - overdue).rounded)\(loop.runs(in: membership) ? "" : ", but \(reason)")."
+            "The \(title) is due in \((.zero - overdue).rounded)\(loop.inbox.runs(in: membership) ? "" : ", but \(reason)")."
     }
 }
 
@@ -212,14 +199,14 @@ extension RunLoop.Source {
         guard !loops.isEmpty else { return "The \(title) is \(inNoLoop(hasLoopEnded: hasLoopEnded))." }
         guard isSignalled else { return "The \(title) has not been signalled since it was last performed." }
         let reasons = loops.map { loop, membership in
-            reasonForSleeping(loop, membership) ?? loop.reasonForDelay(of: "the source", in: membership)
+            reasonForSleeping(loop, membership) ?? loop.inbox.reasonForDelay(of: "the source", in: membership)
         }
         return "The \(title) is signalled: \(reasons.joined(separator: "; "))."
     }
 
     /// Why a loop that could serve the source sleeps, as a clause; nil if it does not.
     func reasonForSleeping(_ loop: RunLoop, _ membership: Membership) -> String? {
-        guard loop.isWaiting, !loop.inbox.isHosted, loop.runs(in: membership) else { return nil }
+        guard loop.isWaiting, !loop.inbox.isHosted, loop.inbox.runs(in: membership) else { return nil }
         return "a signal does not wake the \(loop.name), so call wakeUp() after it"
     }
 }
@@ -227,7 +214,9 @@ extension RunLoop.Source {
 extension RunLoop.Source {
     /// Why a signal of this source of the library's own, for which the loop was woken, has not been served, as a clause.
     func reasonForDelay(of item: String) -> String {
-        let reasons = memberships.map { loop, membership in loop.reasonForDelay(of: item, in: membership) }
+        let reasons = memberships.map { loop, membership in
+            loop.inbox.reasonForDelay(of: item, in: membership)
+        }
         return reasons.isEmpty ? "its loop has ended" : reasons.joined(separator: "; ")
     }
 }
@@ -244,9 +233,9 @@ extension RunLoop.Observer {
         if isCalling { return "The closure of the \(title) is being called." }
         guard let loop else { return "The \(title) is \(inNoLoop())." }
         let state =
-            loop.runs(in: membership)
+            loop.inbox.runs(in: membership)
             ? "the \(loop.name) is running in \(loop.currentMode?.shortName ?? "no mode")"
-            : loop.reasonForDelay(of: "the observer", in: membership)
+            : loop.inbox.reasonForDelay(of: "the observer", in: membership)
         return "The \(title) is called for \(list(activities.names)): \(state)."
     }
 }
@@ -281,9 +270,9 @@ extension EventSource {
                 "The \(title) can report nothing: its descriptor is closed. Cancel a source before its descriptor is closed."
         }
         let isReady = !Readiness(poll: events).isDisjoint(with: watchedInterest)
-        let reason = loop.reasonForDelay(of: "it", in: membership)
+        let reason = loop.inbox.reasonForDelay(of: "it", in: membership)
         if isMarkedReady || isReady { return "The \(title) has something to report: \(reason)." }
-        let delay = loop.runs(in: membership) ? "" : ", and \(reason)"
+        let delay = loop.inbox.runs(in: membership) ? "" : ", and \(reason)"
         guard watchedInterest.isEmpty else {
             return "The \(title) has nothing to report: \(silence)\(delay)."
         }
@@ -313,7 +302,7 @@ extension RunLoop.Executor {
             ? ""
             : " \(counted(suspendedCount, "task")) \(suspendedCount == 1 ? "waits" : "wait") for the loop's events."
         guard hasJobs else { return "The \(title) has no jobs queued.\(tasks)" }
-        let reason = inbox.reasonForDelay(of: "it", in: Membership(modes.members), isCurrent: isCurrent)
+        let reason = inbox.reasonForDelay(of: "it", in: Membership(modes.members))
         return "The \(title) has \(queuedJobs): \(reason).\(tasks)"
     }
 
@@ -324,6 +313,6 @@ extension RunLoop.Executor {
     }
 
     var title: String {
-        "executor of the \(inbox.loopName) in \(list(modes.members.map(\.shortName)))"
+        "executor of the \(inbox.loopName) in \(list(modes.names))"
     }
 }

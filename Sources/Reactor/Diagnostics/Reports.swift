@@ -24,7 +24,7 @@ extension RunLoop.Core {
     /// done only once.
     private func describeLeftovers(of state: ModeState) -> String? {
         // The process exits within a pass, which would have served the rest.
-        if loop.runs(in: Membership(state.mode)) { return nil }
+        if inbox.runningModes.contains(state.mode) { return nil }
         let timers = state.timers.elements.filter { isLeft($0, in: state) }.map(\.title)
         let sources = state.sources.members.filter { source in
             reports(source.membership(in: loop), in: state) && (!hasRun(state) || source.isSignalled)
@@ -36,18 +36,16 @@ extension RunLoop.Core {
         }.map(\.title)
         let items = grouped(timers) + grouped(sources) + grouped(events)
         guard !items.isEmpty else { return nil }
-        let reason = hasRun(state) ? "" : ", \(neverRun([state.mode]))"
+        let reason = hasRun(state) ? "" : ", \(neverRun(ModeSet(state.mode)))"
         return "\(list(items)) in \(state.mode.shortName)\(reason)"
     }
 
     /// The blocks and executors that no pass will serve any more.
     private var leftBlocks: [String] {
-        let modesThatRan = inbox.modesThatRan
-        return waitingCounts.inOrder.compactMap { modes, count in
-            if modes.contains(where: { loop.runs(in: Membership($0)) }) { return nil }
-            let reason = ModeSet(modes).intersects(modesThatRan) ? "" : ", \(neverRun(modes))"
-            return describe(count, in: modes) + reason
-        }
+        let (running, modesThatRan) = (inbox.runningModes, inbox.modesThatRan)
+        return waitingCounts.filter { !$0.key.intersects(running) }.map { modes, count in
+            describe(count, in: modes) + (modes.intersects(modesThatRan) ? "" : ", \(neverRun(modes))")
+        }.sorted()
     }
 
     /// The titles in order, equal ones with their number.
@@ -157,8 +155,8 @@ extension RunLoop: Watched {
         let modesThatRan = inbox.modesThatRan
         let counts = (ask { $0.waitingWork } ?? known).counts.filter { !$0.key.intersects(modesThatRan) }
         guard !counts.isEmpty else { return nil }
-        let blocks = counts.inOrder.map { modes, count in describe(count, in: modes) }
-        let reason = neverRun(counts.keys.flatMap(\.members))
+        let blocks = counts.map { modes, count in describe(count, in: modes) }.sorted()
+        let reason = neverRun(ModeSet(counts.keys.flatMap(\.members)))
         return Complaint(.unservedItems, "The \(name) has \(list(blocks)), \(reason).")
     }
 }
@@ -233,13 +231,13 @@ private final class UnservedSource: Watched {
 }
 
 /// "2 blocks or executors in tracking and 'custom'".
-private func describe(_ blockCount: Int, in modes: [RunLoop.Mode]) -> String {
-    "\(countedBlocks(blockCount)) in \(list(modes.map(\.shortName)))"
+private func describe(_ blockCount: Int, in modes: ModeSet) -> String {
+    "\(countedBlocks(blockCount)) in \(list(modes.names))"
 }
 
 /// Says of `modes` that the loop has never run in them.
-private func neverRun(_ modes: [RunLoop.Mode]) -> String {
-    modes.count > 1 || modes == [.common] ? "which have never run" : "which has never run"
+private func neverRun(_ modes: ModeSet) -> String {
+    "which \(modes.names.count > 1 || modes.contains(.common) ? "have" : "has") never run"
 }
 
 extension Inbox {
@@ -255,7 +253,7 @@ extension Inbox {
     func reasonForNeverRunning(_ membership: Membership) -> String? {
         guard !isClosed, !isIdleOnPoolThread, neverRan(in: membership) else { return nil }
         guard hasRun else { return "the \(loopName) has never run: call run(in:until:) on its thread" }
-        let modes = membership.listedModes(common: commonModes)
-        return modes.isEmpty ? nil : "it is \(only(in: modes)), \(neverRun(modes))"
+        let modes = membership.registrationModes(common: commonModes)
+        return modes.names.isEmpty ? nil : "it is \(only(in: modes)), \(neverRun(modes))"
     }
 }

@@ -12,7 +12,7 @@ extension RunLoop: CustomStringConvertible, CustomDebugStringConvertible {
         let (description, inbox) = (description, inbox.pendingCounts)
         let lines = [
             description,
-            "  common modes: \(commonModes.names)",
+            "  common modes: \(commonModes.names.joined(separator: ", "))",
             "  inbox: \(inbox.blocks) blocks, \(inbox.commands) changes, \(inbox.signals) signals",
         ]
         let modes = ask { $0.modeDescriptions } ?? ["  (its modes are known on its own thread only)"]
@@ -50,10 +50,6 @@ extension ModeState {
     fileprivate var isWorthDescribing: Bool {
         hasItems || !observers.isEmpty || self.blockCount > 0 || self.poller != nil
     }
-}
-
-extension ModeSet {
-    fileprivate var names: String { members.map(\.shortName).joined(separator: ", ") }
 }
 
 extension [String] {
