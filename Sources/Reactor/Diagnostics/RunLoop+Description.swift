@@ -19,9 +19,6 @@ extension RunLoop: CustomStringConvertible, CustomDebugStringConvertible {
         return (lines + modes).lines
     }
 
-    /// Which loop it is.
-    var name: String { inbox.loopName }
-
     private var activity: String {
         guard let mode = currentMode else { return inbox.isClosed ? "ended" : "not running" }
         return "\(isWaiting ? "waiting" : "running") in \(mode.shortName)"
@@ -76,21 +73,7 @@ extension Timer: CustomStringConvertible {
     }
 }
 
-extension LoopMeter {
-    @inline(never)
-    func push(_ timer: Timer) {
-        push(timer.title, due: timer.state.withLock { $0.due }, mayHaveWoken: true)
-    }
-}
-
-extension Timer {
-    /// What the timer is, with its label.
-    var title: String { state.withLock { $0.name }.naming("timer") }
-}
-
 extension RunLoop.Source: CustomStringConvertible {
-    var title: String { subject?() ?? name.naming("source") }
-
     /// The source's order, and whether it is signalled.
     public var description: String {
         guard isValid else { return "\(title) (invalid)" }
@@ -99,8 +82,6 @@ extension RunLoop.Source: CustomStringConvertible {
 }
 
 extension RunLoop.Observer: CustomStringConvertible {
-    var title: String { name.naming(isBlock ? "block" : "observer") }
-
     /// The observer's activities, and its order.
     public var description: String {
         guard isValid else { return "\(title) (invalid)" }

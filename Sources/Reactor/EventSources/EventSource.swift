@@ -38,9 +38,7 @@ public class EventSource: CustomStringConvertible {
     /// Where it is registered in its loop.
     final var registrations = ModeRegistrations()
     /// The loop that it is in, which retains it.
-    final private(set) var loop: RunLoop? {
-        didSet { identification.withLock { [loop] in $0.loop = loop } }
-    }
+    final private(set) var loop: RunLoop?
     /// The source itself, if its loop may release it before its callback returns.
     final private var keptAlive: EventSource?
     /// What the debug mode watches in place of the source, while its modes have never run.
@@ -203,11 +201,19 @@ extension EventSource {
     /// Joins `loop`, the calling thread's, unless the source has ended; true if it is in `loop` now.
     final func join(_ loop: RunLoop) -> Bool {
         guard isValid else { return false }
-        self.loop = loop
+        if self.loop !== loop { enter(loop) }
         return true
     }
 
-    final func leave() { (loop, watched) = (nil, nil) }
+    final func leave() {
+        enter(nil)
+        watched = nil
+    }
+
+    private final func enter(_ loop: RunLoop?) {
+        self.loop = loop
+        identification.withLock { $0.loop = loop }
+    }
 
     /// Takes another descriptor, and is interested in nothing yet.
     final func adopt(_ descriptor: SharedDescriptor) {

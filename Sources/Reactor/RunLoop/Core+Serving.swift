@@ -134,8 +134,13 @@ extension RunLoop.Core {
     private func fire(_ timer: Timer, from registration: ModeRegistration, at now: Int64) {
         guard let handler = begin(timer, from: registration, at: now) else { return }
         meter.timers.add()
-        meter.call(.timer, { meter.push(timer) }, { handler(timer) })
+        meter.call(.timer, { push(timer) }, { handler(timer) })
         finish(timer)
+    }
+
+    @inline(never)
+    private func push(_ timer: Timer) {
+        meter.push(timer.title, due: timer.state.withLock { $0.due }, mayHaveWoken: true)
     }
 
     /// Begins a firing; nil if the timer has been moved, removed or invalidated, and the queues have yet to follow.

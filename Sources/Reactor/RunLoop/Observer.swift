@@ -81,6 +81,9 @@ extension RunLoop {
             self.handler = handler
         }
 
+        /// What the observer is, with its label.
+        var title: String { name.naming(isBlock ? "block" : "observer") }
+
         /// Removes the observer from its loop for good and releases its closure.
         ///
         /// - Precondition: Called on the loop's thread.

@@ -80,6 +80,9 @@ extension RunLoop {
             state = Mutex(State(callbacks: Callbacks(cancelled: cancelled, perform: perform)))
         }
 
+        /// What the source is, with its label.
+        var title: String { subject?() ?? name.naming("source") }
+
         /// Whether the source can still be performed.
         public var isValid: Bool { state.withLock { $0.isValid } }
 
