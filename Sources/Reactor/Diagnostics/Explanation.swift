@@ -36,22 +36,23 @@ extension RunLoop {
     private func nextBlocks(_ counts: [ModeSet: Int], in served: ModeSet, _ isHosted: Bool) -> String {
         let count = counts.reduce(0) { $1.key.intersects(served) ? $0 + $1.value : $0 }
         let event = isHosted ? "its host to call dispatch()" : "its next pass"
-        return count == 0 ? "" : " \(countedBlocks(count)) \(count == 1 ? "waits" : "wait") for \(event)."
+        return count == 0 ? "" : " \(waiting(count)) for \(event)."
     }
 
     /// What waits for other modes than those of `served`, or is not known to wait for these.
     private func elsewhere(_ work: WaitingWork, than served: ModeSet) -> String {
         var sentences = work.counts.filter { !$0.key.intersects(served) }.map { modes, count in
-            " \(countedBlocks(count)) \(count == 1 ? "waits" : "wait") for \(list(modes.names, "or"))."
+            " \(waiting(count)) for \(list(modes.names, "or"))."
         }.sorted()
-        if work.otherCount > 0 {
-            let verb = work.otherCount == 1 ? "waits" : "wait"
-            sentences.append(" \(countedBlocks(work.otherCount)) posted earlier \(verb) for a pass.")
-        }
+        if work.otherCount > 0 { sentences.append(" \(waiting(work.otherCount)) since an earlier pass.") }
         if work.hasMainQueueWork, !served.contains(.common) {
             sentences.append(" The main queue and the main actor wait for the common modes.")
         }
         return sentences.joined()
+    }
+
+    private func waiting(_ count: Int) -> String {
+        "\(countedBlocks(count)) \(count == 1 ? "waits" : "wait")"
     }
 
     /// Why an item in `modes` that has something to be called for has not been served yet, as a clause.
@@ -303,13 +304,9 @@ extension RunLoop.Executor {
             : " \(counted(suspendedCount, "task")) \(suspendedCount == 1 ? "waits" : "wait") for the loop's events."
         guard hasJobs else { return "The \(title) has no jobs queued.\(tasks)" }
         let reason = inbox.reasonForDelay(of: "it", in: Membership(modes.members))
-        return "The \(title) has \(queuedJobs): \(reason).\(tasks)"
-    }
-
-    /// How many other threads have queued since the loop last took them in is not known.
-    private var queuedJobs: String {
-        guard hasIncomingJobs else { return "\(counted(queuedCount, "job")) queued" }
-        return queuedCount > 1 ? "\(queuedCount) or more jobs queued" : "jobs queued"
+        // Other threads may have queued several since the loop last took them in.
+        let count = "\(counted(queuedCount, "job"))\(hasIncomingJobs ? " or more" : "")"
+        return "The \(title) has \(count) queued: \(reason).\(tasks)"
     }
 
     var title: String {

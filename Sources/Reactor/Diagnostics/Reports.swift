@@ -25,19 +25,18 @@ extension RunLoop.Core {
     private func describeLeftovers(of state: ModeState) -> String? {
         // The process exits within a pass, which would have served the rest.
         if inbox.runningModes.contains(state.mode) { return nil }
-        let timers = state.timers.elements.filter { isLeft($0, in: state) }.map(\.title)
+        let (mode, hasRun) = (state.mode, inbox.modesThatRan.contains(state.mode))
+        let timers = state.timers.elements.filter { isLeft($0, in: mode, hasRun) }.map(\.title)
         let sources = state.sources.members.filter { source in
-            reports(source.membership(in: loop), in: state) && (!hasRun(state) || source.isSignalled)
+            reports(source.membership(in: loop), in: mode) && (!hasRun || source.isSignalled)
                 && !isServedElsewhere(source)
         }.map(\.title)
         let events = state.eventSources.members.filter { source in
-            (source !== mainQueue || hasMainQueueWork) && !hasRun(state)
-                && reports(source.membership, in: state)
+            (source !== mainQueue || hasMainQueueWork) && !hasRun && reports(source.membership, in: mode)
         }.map(\.title)
         let items = grouped(timers) + grouped(sources) + grouped(events)
         guard !items.isEmpty else { return nil }
-        let reason = hasRun(state) ? "" : ", \(neverRun(ModeSet(state.mode)))"
-        return "\(list(items)) in \(state.mode.shortName)\(reason)"
+        return "\(list(items)) in \(mode.shortName)\(hasRun ? "" : ", \(neverRun(ModeSet(mode)))")"
     }
 
     /// The blocks and executors that no pass will serve any more.
@@ -62,24 +61,18 @@ extension RunLoop.Core {
     }
 
     /// Not a timer that is being called, whose closure may end the process, nor one that the library has made.
-    private func isLeft(_ timer: Timer, in state: ModeState) -> Bool {
+    private func isLeft(_ timer: Timer, in mode: RunLoop.Mode, _ hasRun: Bool) -> Bool {
         let (isOwn, isFiring, due, membership) = timer.state.withLock { timer in
             (timer.name?.isInternal == true, timer.isFiring, timer.due, timer.membership)
         }
-        guard !isOwn, !isFiring, reports(membership, in: state) else { return false }
-        return !hasRun(state) || timer.period == 0 && due <= Deadline.now.uptimeNanoseconds
+        guard !isOwn, !isFiring, reports(membership, in: mode) else { return false }
+        return !hasRun || timer.period == 0 && due <= Deadline.now.uptimeNanoseconds
     }
 
-    /// Whether an item is reported for `state`: the first of its modes that has run, or the first of all if none has.
-    private func reports(_ membership: Membership, in state: ModeState) -> Bool {
-        let modes = membership.registrationModes(common: commonModes).members
-        let served = modes.first { mode in knownState(of: mode).map(hasRun) ?? false }
-        return state.mode == (served ?? modes.first)
-    }
-
-    private func hasRun(_ state: ModeState) -> Bool {
-        guard state.mode == .common else { return state.hasRun }
-        return commonModes.members.contains { knownState(of: $0)?.hasRun == true }
+    /// Whether an item is reported for `mode`: the first of its modes that has run, or the first of all if none has.
+    private func reports(_ membership: Membership, in mode: RunLoop.Mode) -> Bool {
+        let (modes, modesThatRan) = (membership.registrationModes(common: commonModes), inbox.modesThatRan)
+        return mode == (modes.members.first { modesThatRan.contains($0) } ?? modes.members.first)
     }
 }
 
@@ -170,34 +163,25 @@ extension EventSource {
     @inline(never)
     final func watchForReports() {
         watched = nil
-        guard let loop, loop.inbox.neverRan(in: membership) else { return }
-        let copy = UnservedSource(
-            title: title, number: number, interest: watchedInterest, inbox: loop.inbox, membership: membership
-        )
+        guard let inbox = loop?.inbox, inbox.neverRan(in: membership) else { return }
+        let copy = SourceCopy { [title, number, watchedInterest, membership] in
+            guard let reason = inbox.reasonForNeverRunning(membership) else { return nil }
+            let events = (try? SystemCall.poll(number, for: watchedInterest.pollEvents)) ?? 0
+            guard !Readiness(poll: events).isDisjoint(with: watchedInterest) else { return nil }
+            return Complaint(.unservedItems, "The \(title) has something to report: \(reason).")
+        }
         watched = copy
         Watchdog.watch(copy)
     }
 }
 
-/// A source as another thread may look at it.
-private final class UnservedSource: Watched {
-    private let title: String
-    private let number: CInt
-    private let interest: Readiness
-    private let inbox: Inbox
-    private let membership: Membership
+/// As much of an event source as another thread may use.
+private final class SourceCopy: Watched {
+    private let look: @Sendable () -> Complaint?
 
-    init(title: String, number: CInt, interest: Readiness, inbox: Inbox, membership: Membership) {
-        (self.title, self.number, self.interest) = (title, number, interest)
-        (self.inbox, self.membership) = (inbox, membership)
-    }
+    init(_ look: @escaping @Sendable () -> Complaint?) { self.look = look }
 
-    var complaint: Complaint? {
-        guard let reason = inbox.reasonForNeverRunning(membership) else { return nil }
-        let events = (try? SystemCall.poll(number, for: interest.pollEvents)) ?? 0
-        guard !Readiness(poll: events).isDisjoint(with: interest) else { return nil }
-        return Complaint(.unservedItems, "The \(title) has something to report: \(reason).")
-    }
+    var complaint: Complaint? { look() }
 }
 
 /// "2 blocks or executors in tracking and 'custom'".
