@@ -8,21 +8,19 @@ import SystemPackage
 /// A source is in modes of one loop, which retains it meanwhile and ends it with itself. A source and its loop belong to one
 /// thread; every method but ``explain()`` traps on another.
 public class EventSource: CustomStringConvertible {
-    // The properties that every event uses come first, next to each other. What is atomic is for explanations by other
-    // threads: only the loop's thread changes it.
+    // The properties that every event uses come first, next to each other.
 
-    private final let interestBits: Atomic<UInt8>
+    /// What the descriptor is watched for.
+    final private(set) var watchedInterest: Readiness
     /// Whether the source is being served. It is not served again meanwhile, however deep activations nest.
     final private(set) var isInCallback = false
-    /// The same, for explanations. Apart, because each pass of the main loop asks whether the main queue is being drained, and
-    /// to use an atomic of another object it would retain that.
-    private final let inCallback = Atomic(false)
     /// Whether the callback counts as handling a source; ``serve(_:)`` may set it to false.
     final var isHandled = true
     /// The loop's poll in which the kernel has reported what is being served.
     final private(set) var reportedAt = Poll.unknown
-    private final let markedReady = Atomic(false)
-    private final let hasEnded = Atomic(false)
+    /// Whether the library itself has made the source ready; see ``markReady()``.
+    final private(set) var isMarkedReady = false
+    final private(set) var isEnded = false
     /// Whether nothing is watched until the callback returns, because the descriptor became ready in a nested activation.
     final private var isDisarmed = false
     /// One for each mode that has run; none while there is nothing to record.
@@ -32,42 +30,34 @@ public class EventSource: CustomStringConvertible {
     final private var hasSeveralWatches = false
     /// Whether there is something to do when the callback has returned.
     final private var hasWorkAfterCallback = false
-    private final let descriptorNumber: Atomic<CInt>
+    /// The descriptor. It changes only in sources of the library's own, which no other thread can ask for their names.
+    final private(set) var number: CInt
     /// What closes the descriptor, if another thread may do that.
     final private(set) var shared: SharedDescriptor?
-    final var membership = Membership() {
-        didSet {
-            identification.withLock { [membership] identification in
-                identification.membership = membership
-                identification.unserved?.membership.withLock { $0 = membership }
-            }
-        }
-    }
+    final var membership = Membership()
     /// Where it is registered in its loop.
     final var registrations = ModeRegistrations()
     /// The loop that it is in, which retains it.
-    final private(set) var loop: RunLoop? {
-        didSet { identification.withLock { [loop] in $0.loop = loop } }
-    }
+    final private(set) var loop: RunLoop?
     /// The source itself, if its loop may release it before its callback returns.
     final private var keptAlive: EventSource?
-    /// What explanations by other threads say of the source.
+    /// What the debug mode watches in place of the source, while its modes have never run.
+    final var watched: (any Watched)?
+    /// What other threads know of the source: its name, and the loop to ask for the rest.
     final let identification: Mutex<Identification>
 
     struct Identification: Sendable {
         var name: ItemName?
         var loop: RunLoop?
-        var membership = Membership()
+        var isEnded = false
         /// Whether the end of its loop has ended the source.
         var hasLoopEnded = false
-        /// In debug mode, while the source is in a loop.
-        var unserved: UnservedSource?
     }
 
     /// - Parameter number: The descriptor; -1 for a source that has none yet.
     init(_ number: CInt, for interest: Readiness, name: ItemName? = nil) {
-        descriptorNumber = Atomic(number)
-        interestBits = Atomic(interest.rawValue)
+        self.number = number
+        watchedInterest = interest
         identification = Mutex(Identification(name: name))
     }
 
@@ -98,7 +88,7 @@ public class EventSource: CustomStringConvertible {
         end()
     }
 
-    /// What the source is, for ``explain()``. From any thread, as all that describes the source but ``silence``.
+    /// What the source is. From any thread, as its title.
     var noun: String { "source of \(descriptorName(number))" }
 
     /// The noun, or a common one where there may be very many sources: the ledger has an entry for each.
@@ -119,7 +109,7 @@ public class EventSource: CustomStringConvertible {
     /// Why the source has nothing to report, as a clause.
     var silence: String { readinessSilence }
 
-    /// The same as the kernel sees it, from any thread.
+    /// The same as the kernel sees it.
     final var readinessSilence: String {
         switch watchedInterest {
         case []: "its interest is empty"
@@ -130,14 +120,6 @@ public class EventSource: CustomStringConvertible {
 
     /// Whether the kernel is asked again before the source is served late.
     var confirmsLateReadiness: Bool { true }
-
-    /// Has the debug mode report the source if it is ready in modes that never run.
-    @inline(never)
-    final func watchForReports(_ loop: RunLoop) {
-        let unserved = UnservedSource(title, number, watchedInterest, loop.inbox, membership)
-        identification.withLock { $0.unserved = unserved }
-        Watchdog.watch(unserved)
-    }
 
     // MARK: Its state
 
@@ -151,31 +133,6 @@ public class EventSource: CustomStringConvertible {
     }
 
     final var name: ItemName? { identification.withLock { $0.name } }
-
-    /// What the descriptor is watched for.
-    final private(set) var watchedInterest: Readiness {
-        @inline(__always) get { Readiness(rawValue: interestBits.load(ordering: .relaxed)) }
-        set { interestBits.store(newValue.rawValue, ordering: .relaxed) }
-    }
-
-    /// ``isInCallback``, from any thread.
-    final var isBeingServed: Bool { inCallback.load(ordering: .relaxed) }
-
-    /// Whether the library itself has made the source ready; see ``markReady()``.
-    final private(set) var isMarkedReady: Bool {
-        @inline(__always) get { markedReady.load(ordering: .relaxed) }
-        @inline(__always) set { markedReady.store(newValue, ordering: .relaxed) }
-    }
-
-    final private(set) var isEnded: Bool {
-        @inline(__always) get { hasEnded.load(ordering: .relaxed) }
-        set { hasEnded.store(newValue, ordering: .relaxed) }
-    }
-
-    final private(set) var number: CInt {
-        @inline(__always) get { descriptorNumber.load(ordering: .relaxed) }
-        set { descriptorNumber.store(newValue, ordering: .relaxed) }
-    }
 
     /// What the source waits for.
     public var description: String {
@@ -204,7 +161,7 @@ public class EventSource: CustomStringConvertible {
         if isWatched, !isDisarmed { try setInterestOfWatches(interest) }
         let before = watchedInterest
         watchedInterest = interest
-        if LoopDiagnostics.isReporting { identification.withLock { $0.unserved }?.noteInterest(interest) }
+        if LoopDiagnostics.isReporting, watched != nil { watchForReports() }
         guard !isRegistered, !interest.isEmpty, let core = loop?.core else { return }
         do throws(Errno) { try core.update(self) } catch {
             watchedInterest = before
@@ -218,34 +175,12 @@ public class EventSource: CustomStringConvertible {
         guard !isEnded else { return }
         outliveCallback()
         isEnded = true
+        identification.withLock { $0.isEnded = true }
         membership = Membership()
         if let core = loop?.core { core.updateLeniently(self) }
         endWatches(except: ModeSet())
         leave()
         if !isInCallback { ended() }
-    }
-}
-
-/// A thread-safe copy of the source's state, for debug mode.
-final class UnservedSource: Sendable {
-    let title: String
-    let number: CInt
-    let inbox: Inbox
-    let membership: Mutex<Membership>
-    private let interestBits: Atomic<Readiness.RawValue>
-
-    fileprivate init(
-        _ title: String, _ number: CInt, _ interest: Readiness, _ inbox: Inbox, _ membership: Membership
-    ) {
-        (self.title, self.number, self.inbox) = (title, number, inbox)
-        self.membership = Mutex(membership)
-        interestBits = Atomic(interest.rawValue)
-    }
-
-    var interest: Readiness { Readiness(rawValue: interestBits.load(ordering: .relaxed)) }
-
-    fileprivate func noteInterest(_ interest: Readiness) {
-        interestBits.store(interest.rawValue, ordering: .relaxed)
     }
 }
 
@@ -266,11 +201,19 @@ extension EventSource {
     /// Joins `loop`, the calling thread's, unless the source has ended; true if it is in `loop` now.
     final func join(_ loop: RunLoop) -> Bool {
         guard isValid else { return false }
-        self.loop = loop
+        if self.loop !== loop { enter(loop) }
         return true
     }
 
-    final func leave() { loop = nil }
+    final func leave() {
+        enter(nil)
+        watched = nil
+    }
+
+    private final func enter(_ loop: RunLoop?) {
+        self.loop = loop
+        identification.withLock { $0.loop = loop }
+    }
 
     /// Takes another descriptor, and is interested in nothing yet.
     final func adopt(_ descriptor: SharedDescriptor) {
@@ -339,10 +282,8 @@ extension EventSource {
         isHandled = true
         self.reportedAt = reportedAt
         isInCallback = true
-        inCallback.store(true, ordering: .relaxed)
         serve(readiness)
         isInCallback = false
-        inCallback.store(false, ordering: .relaxed)
         let isHandled = isHandled
         if hasWorkAfterCallback { finishCallback() }
         return isHandled

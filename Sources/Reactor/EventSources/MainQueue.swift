@@ -35,7 +35,6 @@ extension RunLoop.Core {
         let source = MainQueueSource(handle: handle)
         guard (try? loop.add(source, forMode: .common)) != nil else { return }
         mainQueue = source
-        inbox.setMainQueueHandle(handle)
         lacksMainQueue = false
     }
 }

@@ -16,7 +16,7 @@ final class Watch {
     private let queue: ReadyQueue
     /// The mode's number.
     let mode: Int32
-    private var descriptor: CInt
+    fileprivate var descriptor: CInt
     /// What closes the descriptor, if another thread may do that.
     private var shared: SharedDescriptor?
     /// What was recorded and has not been served yet. While it is not empty the watch is in the queue.
@@ -154,6 +154,11 @@ final class ReadyQueue {
         }
 
         func confirm() { unsafe watch.confirm() }
+
+        /// What the loop calls when it serves the watch.
+        var callout: Callout {
+            @inline(__always) get { unsafe Callout(descriptor: watch.descriptor) }
+        }
 
         /// The watch has recorded something, so that its source is alive: see ``Watch/source``.
         @inline(never)

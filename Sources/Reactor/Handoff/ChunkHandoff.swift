@@ -84,13 +84,13 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
         let (isStarted, engine, membership) = state.withLock { ($0.stream == nil, $0.engine, $0.membership) }
         let subject = "The \(worker.title)"
         guard isStarted else { return "\(subject) has not been started: call start()." }
-        let delay = loop.reasonForDelay(of: "the hand-off", in: membership)
+        let delay = loop.inbox.reasonForDelay(of: "the hand-off", in: membership)
         if let text = worker.explanation(delay: loop.inbox.isClosed ? nil : delay) {
             return "\(subject) \(text)."
         }
         if engine?.isReady == true { return "\(subject) has bytes to read: \(delay)." }
         let reason =
-            loop.runs(in: membership)
+            loop.inbox.runs(in: membership)
             ? loop.explain() : "\(delay.prefix(1).uppercased())\(delay.dropFirst())."
         return "\(subject) waits for bytes of its stream. \(reason)"
     }

@@ -36,6 +36,10 @@ final class LoopMeter: Sendable {
     let blocks = Counter()
     let jobs = Counter()
 
+    /// How many blocks and executors the loop has taken in and not served.
+    let waiting = Counter()
+    private let callout = Atomic(Callout.none)
+
     /// A callback that is under way.
     struct Call: Sendable {
         var name: String
@@ -87,11 +91,14 @@ final class LoopMeter: Sendable {
     /// Makes a callback, and measures it if callbacks are measured.
     ///
     /// - Parameters:
-    ///   - begin: Calls ``push(_:due:)``, in a function that is not inlined: a callback that is not measured costs one
-    ///     test.
+    ///   - callout: What kind of callback it is.
+    ///   - begin: Calls ``push(_:account:due:mayHaveWoken:)``, in a function that is not inlined: a callback that is not
+    ///     measured costs one test.
     ///   - body: Calls the client. Returns whether the client has been called at all.
     @inline(__always)
-    func measure(_ begin: () -> Void, _ body: () -> Bool) -> Bool {
+    func call(_ callout: Callout, _ begin: () -> Void, _ body: () -> Bool) -> Bool {
+        self.callout.store(callout, ordering: .relaxed)
+        defer { self.callout.store(.none, ordering: .relaxed) }
         guard LoopDiagnostics.isMeasuring else { return body() }
         begin()
         let hasCalled = body()
@@ -101,11 +108,20 @@ final class LoopMeter: Sendable {
 
     /// The same for a body that always calls the client.
     @inline(__always)
-    func measure(_ begin: () -> Void, _ body: () -> Void) {
-        guard LoopDiagnostics.isMeasuring else { return body() }
-        begin()
-        body()
-        pop(true)
+    func call(_ callout: Callout, _ begin: () -> Void, _ body: () -> Void) {
+        _ = call(callout, begin) {
+            body()
+            return true
+        }
+    }
+
+    /// What the loop is calling, of nested callbacks the innermost. From any thread.
+    var currentCallout: Callout { callout.load(ordering: .relaxed) }
+
+    /// Replaces what the loop is calling, for the beginning or the end of a nested run; returns what it was.
+    func exchangeCallout(_ new: Callout) -> Callout {
+        defer { callout.store(new, ordering: .relaxed) }
+        return currentCallout
     }
 
     /// Begins a callback.
@@ -135,13 +151,17 @@ final class LoopMeter: Sendable {
         if isNew { Watchdog.watchCalls(of: self) }
     }
 
-    /// Names the callback under way, which the loop does not know better.
-    func rename(_ name: String) {
+    /// Changes the innermost call that is under way, if there is one.
+    @discardableResult
+    private func changeCall<Result: Sendable>(_ change: (inout Call) -> Result?) -> Result? {
         measured.withLock { measured in
-            guard let last = measured.calls.indices.last else { return }
-            (measured.calls[last].name, measured.calls[last].account) = (name, name)
+            guard let last = measured.calls.indices.last else { return nil }
+            return change(&measured.calls[last])
         }
     }
+
+    /// Names the callback under way, which the loop does not know better.
+    func rename(_ name: String) { changeCall { ($0.name, $0.account) = (name, name) } }
 
     /// Notes that a sleep has ended.
     @inline(never)
@@ -186,34 +206,21 @@ final class LoopMeter: Sendable {
     @discardableResult
     func pauseCall() -> Bool {
         let now = reactor_monotonic_nanoseconds()
-        return measured.withLock { measured in
-            guard let last = measured.calls.indices.last, measured.calls[last].pausedSince == nil else {
-                return false
-            }
-            measured.calls[last].pausedSince = now
-            return true
-        }
+        return changeCall { call in
+            defer { call.pausedSince = call.pausedSince ?? now }
+            return call.pausedSince == nil
+        } ?? false
     }
 
     /// Resumes the current callback's clock, if it is paused.
     @inline(never)
     func resumeCall() {
         let now = reactor_monotonic_nanoseconds()
-        measured.withLock { measured in
-            guard let last = measured.calls.indices.last, measured.calls[last].pausedSince != nil else {
-                return
-            }
-            measured.calls[last].start = measured.calls[last].effectiveStart(at: now)
-            measured.calls[last].pausedSince = nil
-        }
+        changeCall { ($0.start, $0.pausedSince) = ($0.effectiveStart(at: now), nil) }
     }
 
     /// Sets what the current callback is blocked on, as a clause; nil for nothing.
-    func noteWait(_ wait: String?) {
-        measured.withLock { measured in
-            if let last = measured.calls.indices.last { measured.calls[last].wait = wait }
-        }
-    }
+    func noteWait(_ wait: String?) { changeCall { $0.wait = wait } }
 
     /// The current callback, and for how long it has run; nil unless callbacks are measured, and while it runs the loop.
     /// From any thread.
@@ -234,16 +241,12 @@ final class LoopMeter: Sendable {
     /// mode's thread.
     func reportBlockage() {
         let (limit, now) = (LoopDiagnostics.slowCallback.wholeNanoseconds, reactor_monotonic_nanoseconds())
-        let blockage = measured.withLock { measured -> (call: Call, time: Int64)? in
-            guard let last = measured.calls.indices.last, measured.calls[last].pausedSince == nil else {
-                return nil
-            }
-            let start = measured.calls[last].start
-            let time = now - start - Watchdog.pauses(from: start, to: now)
-            let multiple = Self.multiple(forReport: measured.calls[last].reportCount)
-            guard time / multiple > limit else { return nil }
-            measured.calls[last].reportCount += 1
-            return (measured.calls[last], time)
+        let blockage = changeCall { call -> (call: Call, time: Int64)? in
+            guard call.pausedSince == nil else { return nil }
+            let time = now - call.start - Watchdog.pauses(from: call.start, to: now)
+            guard time / Self.multiple(forReport: call.reportCount) > limit else { return nil }
+            call.reportCount += 1
+            return (call, time)
         }
         guard let (call, time) = blockage else { return }
         let wait = call.wait.map { " It is \($0)." } ?? ""

@@ -11,7 +11,7 @@ struct PostedBlock {
 ///
 /// A pass looks at all of them, but only if one of its modes has a block.
 struct BlockQueue {
-    private var blocks: [PostedBlock] = []
+    private(set) var blocks: [PostedBlock] = []
 
     var isEmpty: Bool { blocks.isEmpty }
 

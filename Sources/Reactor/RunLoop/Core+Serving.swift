@@ -49,7 +49,7 @@ extension RunLoop.Core {
         for index in batch.indices {
             guard let block = batch[index].body.take() else { continue }
             meter.blocks.add()
-            meter.measure({ meter.push("posted block") }, { block() })
+            meter.call(.block, { meter.push("posted block") }, { block() })
             handled = handled || batch[index].isSource
         }
         return handled
@@ -134,8 +134,13 @@ extension RunLoop.Core {
     private func fire(_ timer: Timer, from registration: ModeRegistration, at now: Int64) {
         guard let handler = begin(timer, from: registration, at: now) else { return }
         meter.timers.add()
-        meter.measure({ meter.push(timer) }, { handler(timer) })
+        meter.call(.timer, { push(timer) }, { handler(timer) })
         finish(timer)
+    }
+
+    @inline(never)
+    private func push(_ timer: Timer) {
+        meter.push(timer.title, due: timer.state.withLock { $0.due }, mayHaveWoken: true)
     }
 
     /// Begins a firing; nil if the timer has been moved, removed or invalidated, and the queues have yet to follow.
@@ -192,7 +197,7 @@ extension RunLoop.Core {
         var handled = false
         while let watch = ready.takeFirst(before: round) {
             if ready.isLate(watch) { watch.confirm() }
-            guard meter.measure({ watch.push(to: meter) }, { watch.serve() }) else { continue }
+            guard meter.call(watch.callout, { watch.push(to: meter) }, { watch.serve() }) else { continue }
             meter.events.add()
             handled = true
             if onlyFirst { break }

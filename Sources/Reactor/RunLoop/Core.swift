@@ -53,7 +53,6 @@ extension RunLoop {
             self.identity = identity
             (self.inbox, meter) = (inbox, inbox.meter)
             ownedCommonItems = OwnedModeState(.common, shared: ownedNoItems.state)
-            inbox.insert(ownedCommonItems.state.record)
         }
 
         func adopt(_ loop: RunLoop, isMain: Bool) {
@@ -76,7 +75,6 @@ extension RunLoop {
         private func makeState(of mode: Mode) -> ModeState {
             let shared = commonModes.contains(mode) ? ownedCommonItems.state : ownedNoItems.state
             let owned = OwnedModeState(mode, shared: shared)
-            inbox.insert(owned.state.record)
             // Changed as a copy: nothing may read the property while it changes.
             var states = states
             while states.count <= Int(mode.index) { states.append(nil) }
@@ -93,6 +91,14 @@ extension RunLoop {
         }
 
         var commonItems: ModeState { ownedCommonItems.state }
+
+        /// Notes that the loop runs in a mode.
+        @inline(__always)
+        func noteRun(in state: ModeState) {
+            guard !state.hasRun else { return }
+            state.hasRun = true
+            inbox.noteFirstRun(in: state.mode)
+        }
 
         func running(_ mode: Mode) -> RunningMode { RunningMode(own: state(of: mode)) }
 
@@ -179,11 +185,9 @@ extension RunLoop {
 
         /// Adds `count` blocks or executors for a pass in any of `modes`; subtracts them if it is negative.
         func count(_ count: Int, in modes: ModeSet) {
-            let isShared = modes.single == nil && !modes.isEmpty
-            // Other threads, which read both, never find more in the modes than is shared.
-            if isShared, count > 0 { inbox.countShared(modes, count) }
+            guard !modes.isEmpty else { return }
             for mode in modes.members { state(of: mode).blockCount += count }
-            if isShared, count < 0 { inbox.countShared(modes, count) }
+            meter.waiting.add(count)
         }
 
         // MARK: The end

@@ -213,7 +213,7 @@ extension RunLoop {
                 queued.set(waiting.jobs.count)
                 if waiting.jobs.isEmpty { core.removeWaiting(self) }
                 core.meter.jobs.add()
-                core.meter.measure({ pushJob(to: core.meter) }, { job.run(on: self) })
+                core.meter.call(.job, { pushJob(to: core.meter) }, { job.run(on: self) })
             }
             if !waiting.jobs.isEmpty { inbox.requestPass() }
         }

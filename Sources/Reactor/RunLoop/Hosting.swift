@@ -68,9 +68,8 @@ extension RunLoop {
             self.mode = mode
             outerHosting = core.hosting
             outerHosting?.suspend()
-            outer = loop.inbox.beginActivation(in: mode)
+            outer = loop.inbox.beginActivation(in: mode, isHosted: true)
             depth = loop.inbox.activationCount
-            loop.inbox.setHosted(activation: depth)
             core.hosting = self
             core.notify(.entry, running)
             prepare()
@@ -275,7 +274,6 @@ extension RunLoop {
             core.hosting = outerHosting
             core.notify(.exit, running)
             loop.inbox.endActivation(outer)
-            loop.inbox.setHosted(activation: outerHosting?.depth ?? 0)
             outerHosting?.resume()
             endHandler.take()?()
         }
@@ -300,7 +298,7 @@ extension RunLoop.Core {
             mode != .common, "A run loop cannot run in RunLoop.Mode.common: name one of the common modes.")
         try poller(for: state(of: mode)).nest(in: epoll)
         let running = running(mode)
-        running.own.record.noteRun()
+        noteRun(in: running.own)
         return running
     }
 }

@@ -24,6 +24,8 @@ final class Inbox: Sendable {
     struct OuterActivation {
         fileprivate let activation: ActivationWord
         fileprivate let hasConsumedWakeUp: Bool
+        /// What has begun the inner one.
+        fileprivate let callout: Callout
     }
 
     private let contents = Mutex(Contents())
@@ -45,15 +47,8 @@ final class Inbox: Sendable {
     /// The activations that are to end: bit 0 is the outermost, and the last bit stands for all deeper ones, too.
     private let endRequests = Atomic<UInt64>(0)
     private let waiting = Atomic(false)
-    /// The descriptor that libdispatch makes readable when its main queue has work; -1 unless the loop serves that.
-    private let mainQueueHandle = Atomic<CInt>(-1)
-    /// The innermost activation that another event loop hosts; 0 if there is none. The outermost one has depth 1.
-    private let hostedActivation = Atomic(0)
-    /// The modes that the loop has states of.
-    let modeRecords = Mutex<[ModeRecord]>([])
-    /// How many blocks and executors that the loop has taken in wait for several modes, and so count in each of their
-    /// records.
-    private let sharedCounts = Mutex<[ModeSet: Int]>([:])
+    /// The modes that the loop has run in.
+    private let servedModes = Mutex(ModeSet())
     private let process = ProcessIdentity.current
     private let common = Mutex(RunLoop.firstCommonModes)
     /// The loop's name, for messages.
@@ -74,44 +69,24 @@ final class Inbox: Sendable {
     var isWaiting: Bool { waiting.load(ordering: .relaxed) }
 
     /// Whether another event loop hosts the innermost activation.
-    var isHosted: Bool {
-        let depth = hostedActivation.load(ordering: .relaxed)
-        return depth > 0 && depth == activationCount
+    var isHosted: Bool { activation.load(ordering: .relaxed).isHosted }
+
+    /// Whether the loop has ever run.
+    var hasRun: Bool { servedModes.withLock { !$0.isEmpty } }
+
+    /// The modes that the loop has run in, and `.common` if one of them is common.
+    var modesThatRan: ModeSet {
+        var modes = servedModes.withLock { $0 }
+        if modes.intersects(commonModes) { modes.insert(.common) }
+        return modes
     }
 
-    /// How many blocks and executors wait for each set of modes. Some of those that the loop takes in or runs meanwhile may
-    /// be missing.
-    var waitingCounts: [ModeSet: Int] {
-        var counts = takenInCounts
+    /// How many blocks and executors that the loop has yet to take in wait for each set of modes.
+    var postedCounts: [ModeSet: Int] {
         contents.withLock { contents in
-            for block in contents.blocks { counts[block.modes, default: 0] += 1 }
-            for executor in contents.executors { counts[executor.modes, default: 0] += 1 }
+            let modes = contents.blocks.map(\.modes) + contents.executors.map(\.modes)
+            return Dictionary(modes.map { ($0, 1) }, uniquingKeysWith: +)
         }
-        return counts.filter { $0.value > 0 }
-    }
-
-    private var takenInCounts: [ModeSet: Int] {
-        let records = modeRecords.withLock { $0 }
-        var shared = sharedCounts.withLock { $0 }
-        // Of a busy loop many attempts may fail.
-        for _ in 0..<100 {
-            let waiting = records.map { (mode: $0.mode, count: $0.waiting.value) }
-            let before = exchange(&shared, with: sharedCounts.withLock { $0 })
-            if before != shared { continue }
-            var counts = shared
-            for (mode, count) in waiting {
-                let sharedCount = shared.reduce(0) { $1.key.contains(mode) ? $0 + $1.value : $0 }
-                counts[ModeSet(mode), default: 0] += max(0, count - sharedCount)
-            }
-            return counts
-        }
-        return shared
-    }
-
-    /// Whether libdispatch's main queue has work.
-    var hasMainQueueWork: Bool {
-        let handle = mainQueueHandle.load(ordering: .relaxed)
-        return handle >= 0 && ((try? SystemCall.poll(handle, for: POLLIN)) ?? 0) & CInt(POLLIN) != 0
     }
 
     /// The loop's common set: what ``RunLoop/Mode/common`` stands for.
@@ -287,12 +262,13 @@ final class Inbox: Sendable {
     }
 
     /// Begins an activation, which has its own requests to stop.
-    func beginActivation(in mode: RunLoop.Mode) -> OuterActivation {
+    func beginActivation(in mode: RunLoop.Mode, isHosted: Bool = false) -> OuterActivation {
         // Other threads change nothing but the request to stop, which the exchange takes out.
-        let inner = activation.load(ordering: .relaxed).nested(in: mode)
+        let inner = activation.load(ordering: .relaxed).nested(in: mode, isHosted: isHosted)
         return OuterActivation(
             activation: activation.exchange(inner, ordering: .acquiringAndReleasing),
-            hasConsumedWakeUp: wakeUpConsumed.exchange(false, ordering: .relaxed))
+            hasConsumedWakeUp: wakeUpConsumed.exchange(false, ordering: .relaxed),
+            callout: meter.exchangeCallout(.none))
     }
 
     /// Returns to the outer activation, which must make a pass for any wake-up that the inner one has consumed: what was
@@ -300,6 +276,7 @@ final class Inbox: Sendable {
     func endActivation(_ outer: OuterActivation) {
         // A request that the inner activation has not answered ends with it.
         activation.store(outer.activation, ordering: .releasing)
+        _ = meter.exchangeCallout(outer.callout)
         let consumed = wakeUpConsumed.load(ordering: .relaxed)
         wakeUpConsumed.store(consumed || outer.hasConsumedWakeUp, ordering: .relaxed)
         if consumed, outer.activation.depth > 0 {
@@ -369,18 +346,8 @@ final class Inbox: Sendable {
         }
     }
 
-    func setHosted(activation depth: Int) { hostedActivation.store(depth, ordering: .relaxed) }
-
-    func countShared(_ modes: ModeSet, _ change: Int) {
-        sharedCounts.withLock { counts in
-            counts[modes, default: 0] += change
-            if counts[modes] == 0 { counts[modes] = nil }
-        }
-    }
-
-    func insert(_ record: ModeRecord) { modeRecords.withLock { $0.append(record) } }
-
-    func setMainQueueHandle(_ handle: CInt) { mainQueueHandle.store(handle, ordering: .relaxed) }
+    /// Notes that the loop runs in a mode for the first time.
+    func noteFirstRun(in mode: RunLoop.Mode) { _ = servedModes.withLock { $0.insert(mode) } }
 
     func setWaiting(_ isWaiting: Bool) { waiting.store(isWaiting, ordering: .relaxed) }
 }

@@ -1,5 +1,3 @@
-import Synchronization
-
 /// A view of what a loop keeps for one mode; or, in the pseudo-mode `.common`, for all common modes together.
 ///
 /// ``OwnedModeState`` owns what this is a view of. The view is not a class, because a pass looks at a dozen of these
@@ -20,13 +18,15 @@ struct ModeState {
         var isStarted = false
         /// Whether the kernel has refused to watch a descriptor of the mode.
         var needsRetry = false
-        fileprivate var blockCount = 0
+        /// Whether the loop has run in the mode.
+        var hasRun = false
+        /// How many blocks a pass may run for this mode, including ordered ones and executors with jobs.
+        var blockCount = 0
     }
 
     /// Apart from `Plain`, because key paths do not lead to what cannot be copied.
     fileprivate struct Contents: ~Copyable {
         var plain: Plain
-        let record: ModeRecord
         /// What is ready in the mode and has not been served yet.
         let ready = ReadyQueue()
         var timers = TimerQueue<Timer>()
@@ -78,33 +78,6 @@ struct ModeState {
     }
 
     var mode: RunLoop.Mode { contents.plain.mode }
-
-    /// What other threads may know of the mode.
-    var record: ModeRecord { contents.record }
-
-    /// How many blocks a pass may run for this mode, including ordered ones and executors with jobs.
-    var blockCount: Int {
-        @inline(__always) get { contents.plain.blockCount }
-        @inline(__always) nonmutating set {
-            contents.plain.blockCount = newValue
-            contents.record.waiting.set(newValue)
-        }
-    }
-}
-
-/// What other threads may know of a mode of a loop.
-final class ModeRecord: Sendable {
-    let mode: RunLoop.Mode
-    /// How many blocks and executors wait for a pass in the mode.
-    let waiting = LoopMeter.Counter()
-    private let run = Atomic(false)
-
-    init(_ mode: RunLoop.Mode) { self.mode = mode }
-
-    /// Whether the loop has run in the mode.
-    var hasRun: Bool { run.load(ordering: .relaxed) }
-
-    func noteRun() { run.store(true, ordering: .relaxed) }
 }
 
 /// Owns what a ``ModeState`` is a view of.
@@ -116,7 +89,7 @@ final class OwnedModeState {
         let address = UnsafeMutablePointer<ModeState.Contents>.allocate(capacity: 1)
         let state = unsafe ModeState(address: address)
         unsafe address.initialize(
-            to: .init(plain: .init(mode: mode, shared: shared ?? state), record: ModeRecord(mode)))
+            to: .init(plain: .init(mode: mode, shared: shared ?? state)))
         self.state = state
     }
 

@@ -81,6 +81,9 @@ extension RunLoop {
             self.handler = handler
         }
 
+        /// What the observer is, with its label.
+        var title: String { name.naming(isBlock ? "block" : "observer") }
+
         /// Removes the observer from its loop for good and releases its closure.
         ///
         /// - Precondition: Called on the loop's thread.
@@ -100,7 +103,7 @@ extension RunLoop {
             // A block that runs is not pending: it does not keep a mode that it runs in turn from being empty.
             if isBlock { invalidate() }
             meter.observers.add()
-            meter.measure({ meter.push(title) }, { handler(self, activity) })
+            meter.call(.observer, { meter.push(title) }, { handler(self, activity) })
             if !repeats { invalidate() }
         }
     }

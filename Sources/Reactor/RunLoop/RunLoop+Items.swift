@@ -131,7 +131,7 @@ extension RunLoop {
             core.updateLeniently(source)
             throw error
         }
-        if LoopDiagnostics.isReporting { source.watchForReports(self) }
+        if LoopDiagnostics.isReporting { source.watchForReports() }
         source.joined(mode)
     }
 
@@ -145,6 +145,7 @@ extension RunLoop {
         guard contains(source, forMode: mode) else { return }
         source.membership.remove(mode, common: commonModes)
         core.updateLeniently(source)
+        if LoopDiagnostics.isReporting { source.watchForReports() }
         source.left(mode)
     }
 

@@ -159,3 +159,33 @@ private final class AwaitedBlock<Result: Sendable, Failure: Error>: Sendable {
         do throws(Failure) { result.set(.success(try body())) } catch { result.set(.failure(error)) }
     }
 }
+
+// MARK: - What a callback waits for
+
+extension RunLoop {
+    /// Calls `body`, which may wait without the loop. In debug mode, lets reports and explanations say what the current callback
+    /// is blocked on. A time that a test has replaced runs meanwhile.
+    ///
+    /// - Parameter wait: A clause: "in OutputStream.write, waiting for …".
+    @inline(__always)
+    package static func noteWait<Result: ~Copyable, Failure: Error>(
+        _ wait: @autoclosure () -> String, _ body: () throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        guard LoopDiagnostics.notesWaits else { return try body() }
+        return try note(wait(), during: body)
+    }
+
+    @inline(never)
+    private static func note<Result: ~Copyable, Failure: Error>(
+        _ wait: String, during body: () throws(Failure) -> Result
+    ) throws(Failure) -> Result {
+        let (meter, time) = (existing?.inbox.meter, currentTimeSource)
+        meter?.noteWait(wait)
+        time?.beginBlocking()
+        defer {
+            time?.endBlocking()
+            meter?.noteWait(nil)
+        }
+        return try body()
+    }
+}

@@ -115,7 +115,7 @@ extension RunLoop.Core {
         let outer = inbox.beginActivation(in: mode)
         defer { inbox.endActivation(outer) }
 
-        running.own.record.noteRun()
+        noteRun(in: running.own)
         var hasItems = hasReasonToContinue(running)
         notify(.entry, running)
         var result: RunResult? = inbox.isStopRequested ? .stopped : nil

@@ -127,6 +127,9 @@ public final class RunLoop: Sendable {
 
     // MARK: State
 
+    /// Which loop it is, for messages.
+    var name: String { inbox.loopName }
+
     /// The mode that runs; nil outside an activation. Never ``Mode/common``.
     public var currentMode: Mode? { inbox.currentMode }
 

@@ -80,6 +80,9 @@ extension RunLoop {
             state = Mutex(State(callbacks: Callbacks(cancelled: cancelled, perform: perform)))
         }
 
+        /// What the source is, with its label.
+        var title: String { subject?() ?? name.naming("source") }
+
         /// Whether the source can still be performed.
         public var isValid: Bool { state.withLock { $0.isValid } }
 
@@ -212,7 +215,7 @@ extension RunLoop.Source {
         }
         guard let callbacks else { return false }
         core.meter.sources.add()
-        core.meter.measure({ core.meter.push(title, account: account) }, { callbacks.perform() })
+        core.meter.call(.source, { core.meter.push(title, account: account) }, { callbacks.perform() })
         update(in: core) { $0.isPerforming = false }
         return true
     }

@@ -106,9 +106,9 @@ extension StreamEngine {
         let state = machine.description(isReady: isReady)
         if isOnQueue { return state }
         guard let attachment = machine.attachment, let loop = attachment.scheduled?.loop else { return state }
-        let reason = loop.reasonForDelay(of: "the stream", in: attachment.membership)
+        let reason = loop.inbox.reasonForDelay(of: "the stream", in: attachment.membership)
         if isReady { return "\(state): \(reason)" }
-        return loop.runs(in: attachment.membership) ? state : "\(state), and \(reason)"
+        return loop.inbox.runs(in: attachment.membership) ? state : "\(state), and \(reason)"
     }
 }
 

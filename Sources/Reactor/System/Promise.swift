@@ -15,9 +15,16 @@ package final class Promise<Value: Sendable>: Sendable {
 
     package func wait() -> Value {
         while true {
+            if let value = wait(until: .distantFuture) { return value }
+        }
+    }
+
+    /// - Returns: Nil if the value has not been set by `deadline`.
+    package func wait(until deadline: Deadline) -> Value? {
+        while true {
             let generation = changed.generation
             if let value = value.withLock({ $0 }) { return value }
-            changed.wait(after: generation)
+            guard changed.wait(after: generation, until: deadline) else { return nil }
         }
     }
 }

@@ -122,6 +122,9 @@ public final class Timer: Sendable {
         set { state.withLock { $0.name = .relabel($0.name, newValue) } }
     }
 
+    /// What the timer is, with its label.
+    var title: String { state.withLock { $0.name }.naming("timer") }
+
     /// ``fireDate``, for ReactorFoundation, whose property of that name hides this one.
     package var deadline: Deadline {
         get { fireDate }

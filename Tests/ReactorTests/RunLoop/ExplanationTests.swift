@@ -43,13 +43,6 @@ func numbers(in text: String) -> [Int] { text.split(separator: " ").compactMap {
         loop.perform { texts.expectNew(loop.explain(), "default", "1 block", "'custom'") }
         loop.hold(.default)
         loop.poll()
-        let asker = try JoinableThread {
-            loop.untilAsleep()
-            texts.expectNew(loop.explain(), "default", "1 block", "'custom'")
-            loop.stop()
-        }
-        loop.run(in: .default)
-        asker.join()
         let thread = try RunLoopThread(name: "explained")
         thread.stop()
         texts.expectNew(thread.runLoop.explain(), "explained")
@@ -167,7 +160,8 @@ func numbers(in text: String) -> [Int] { text.split(separator: " ").compactMap {
         texts.expectNew(source.explain(), "not running")
         let asked = Carrier(source)
         loop.perform(inModes: [.tracking]) {
-            onThreads(1) { _ in texts.expectNew(asked.value.explain(), "tracking", "default") }
+            texts.expectNew(asked.value.explain(), "tracking", "default")
+            onThreads(1) { _ in texts.expectNew(asked.value.explain(), "busy", "tracking") }
         }
         loop.poll(.tracking)
         try source.setInterest([])
@@ -292,24 +286,17 @@ func numbers(in text: String) -> [Int] { text.split(separator: " ").compactMap {
         withExtendedLifetime(delegate) {}
     }
 
-    // MARK: On another thread, which alone can ask while a loop is stuck
-
-    /// The numbers of blocks that the loop names when another thread asks it.
-    private func countsElsewhere() -> [Int] {
-        let text = Shared("")
-        onThreads(1) { _ in text.value = loop.explain() }
-        return numbers(in: text.value)
-    }
+    // MARK: Posted blocks
 
     @Test func `blocks are counted by their modes, those of the next pass apart, until they have run`() {
         for mode in [RunLoop.Mode.custom, .custom, .common] { loop.perform(inModes: [mode]) {} }
         loop.hold(.outer)
         loop.poll(.outer)
-        #expect(countsElsewhere() == [1, 2])
+        #expect(numbers(in: loop.explain()) == [1, 2])
         loop.poll(.custom)
-        #expect(countsElsewhere() == [1])
+        #expect(numbers(in: loop.explain()) == [1])
         loop.poll()
-        #expect(countsElsewhere() == [])
+        #expect(numbers(in: loop.explain()) == [])
         loop.perform(inModes: [.tracking]) {
             onThreads(1) { _ in
                 for _ in 0..<12 { loop.perform {} }
@@ -318,7 +305,7 @@ func numbers(in text: String) -> [Int] { text.split(separator: " ").compactMap {
                 // The running mode is enough: these wait in no other.
                 loop.perform(inModes: [.default, .tracking]) {}
             }
-            #expect(countsElsewhere() == [3, 12])
+            #expect(numbers(in: loop.explain()) == [3, 12])
         }
         loop.poll(.tracking)
     }
@@ -328,13 +315,15 @@ func numbers(in text: String) -> [Int] { text.split(separator: " ").compactMap {
         loop.perform(inModes: [.custom]) {}
         loop.perform {
             for _ in 0..<3 { loop.perform(inModes: [.default, .tracking]) {} }
-            #expect(countsElsewhere() == [3, 1])
+            #expect(numbers(in: loop.explain()) == [3, 1])
             loop.poll(.custom)
             loop.perform {}
-            #expect(countsElsewhere() == [4])
+            #expect(numbers(in: loop.explain()) == [4])
         }
         loop.poll()
     }
+
+    // MARK: On another thread
 
     @Test func `asking a stream on another thread never destroys its delegate there`() throws {
         let places = Shared<Set<Bool>>([])

@@ -4,25 +4,20 @@ extension RunLoop: CustomStringConvertible, CustomDebugStringConvertible {
 
     /// Everything that the loop serves, mode by mode, one item per line; for a debugger or a log.
     ///
-    /// On another thread than the loop's it contains only what is known there. The wording may change.
+    /// On another thread than the loop's it asks the loop, as ``explain()`` does. The wording may change.
     public var debugDescription: String {
         guard !inbox.belongsToParent else {
             return [description, "  (it belongs to the parent process)"].lines
         }
-        let inbox = inbox.pendingCounts
+        let (description, inbox) = (description, inbox.pendingCounts)
         let lines = [
             description,
-            "  common modes: \(commonModes.names)",
+            "  common modes: \(commonModes.names.joined(separator: ", "))",
             "  inbox: \(inbox.blocks) blocks, \(inbox.commands) changes, \(inbox.signals) signals",
         ]
-        guard isCurrent else {
-            return (lines + ["  (its modes are known on its own thread only)"]).lines
-        }
-        return (lines + core.modeDescriptions).lines
+        let modes = ask { $0.modeDescriptions } ?? ["  (its modes are known on its own thread only)"]
+        return (lines + modes).lines
     }
-
-    /// Which loop it is.
-    var name: String { inbox.loopName }
 
     private var activity: String {
         guard let mode = currentMode else { return inbox.isClosed ? "ended" : "not running" }
@@ -54,10 +49,6 @@ extension ModeState {
     }
 }
 
-extension ModeSet {
-    fileprivate var names: String { members.map(\.shortName).joined(separator: ", ") }
-}
-
 extension [String] {
     fileprivate var lines: String { joined(separator: "\n") }
 }
@@ -82,21 +73,7 @@ extension Timer: CustomStringConvertible {
     }
 }
 
-extension LoopMeter {
-    @inline(never)
-    func push(_ timer: Timer) {
-        push(timer.title, due: timer.state.withLock { $0.due }, mayHaveWoken: true)
-    }
-}
-
-extension Timer {
-    /// What the timer is, with its label.
-    var title: String { state.withLock { $0.name }.naming("timer") }
-}
-
 extension RunLoop.Source: CustomStringConvertible {
-    var title: String { subject?() ?? name.naming("source") }
-
     /// The source's order, and whether it is signalled.
     public var description: String {
         guard isValid else { return "\(title) (invalid)" }
@@ -105,8 +82,6 @@ extension RunLoop.Source: CustomStringConvertible {
 }
 
 extension RunLoop.Observer: CustomStringConvertible {
-    var title: String { name.naming(isBlock ? "block" : "observer") }
-
     /// The observer's activities, and its order.
     public var description: String {
         guard isValid else { return "\(title) (invalid)" }

@@ -5,7 +5,9 @@ import Glibc
 extension RunLoop {
     /// Says in a sentence what the loop is doing, and what waits for it; for a person, so the wording may change.
     ///
-    /// May be called from any thread at any time, also while the loop is busy.
+    /// May be called from any thread at any time. On another thread than the loop's it asks the loop, for which a sleeping one
+    /// is woken, and waits for the answer for a tenth of a second at most: of a loop that is stuck in a handler it says which
+    /// kind of handler that is, and how much waits.
     ///
     /// ```swift
     /// print(RunLoop.main.explain())
@@ -14,84 +16,100 @@ extension RunLoop {
     public func explain() -> String {
         guard !inbox.belongsToParent else { return "The \(name) belongs to the parent process." }
         guard !inbox.isClosed else { return "The \(name) has ended with its thread." }
-        let counts = inbox.waitingCounts
-        guard let mode = currentMode else {
-            return "The \(name) is not running.\(workElsewhere(counts, than: ModeSet()))"
+        // Before the question wakes it.
+        let (isWaiting, isHosted, mode) = (isWaiting, inbox.isHosted, currentMode)
+        let answer = ask { $0.waitingWork }
+        let work = answer ?? inbox.knownWork
+        guard let mode else {
+            let advice = inbox.hasRun ? "" : " and has never run: call run(in:until:) on its thread"
+            return "The \(name) is not running\(advice).\(elsewhere(work, than: ModeSet()))"
         }
-        var served = ModeSet(mode)
-        if commonModes.contains(mode) { served.insert(.common) }
-        let (isWaiting, isHosted) = (isWaiting, inbox.isHosted)
-        let activity = isWaiting ? "waiting" : "busy"
+        let served = inbox.runningModes
         let place = "\(mode.shortName)\(isHosted ? ", hosted by another event loop" : "")"
-        let call = isWaiting ? "" : inbox.callUnderWay
-        let next = isWaiting && !isHosted ? "" : nextBlocks(counts, in: served, isHosted)
-        return "The \(name) is \(activity) in \(place)\(call).\(next)\(workElsewhere(counts, than: served))"
+        let silence = answer == nil ? ", and has not answered for \(Self.patience.rounded)" : ""
+        let activity =
+            isWaiting ? "waiting in \(place)\(silence)" : "busy in \(place)\(silence)\(inbox.callUnderWay)"
+        let next = isWaiting && !isHosted ? "" : nextBlocks(work.counts, in: served, isHosted)
+        return "The \(name) is \(activity).\(next)\(elsewhere(work, than: served))"
     }
 
     private func nextBlocks(_ counts: [ModeSet: Int], in served: ModeSet, _ isHosted: Bool) -> String {
         let count = counts.reduce(0) { $1.key.intersects(served) ? $0 + $1.value : $0 }
         let event = isHosted ? "its host to call dispatch()" : "its next pass"
-        return count == 0 ? "" : " \(countedBlocks(count)) \(count == 1 ? "waits" : "wait") for \(event)."
+        return count == 0 ? "" : " \(waiting(count)) for \(event)."
     }
 
-    /// What waits for other modes than those of `served`.
-    private func workElsewhere(_ counts: [ModeSet: Int], than served: ModeSet) -> String {
-        let blocks = counts.filter { !$0.key.intersects(served) }.inOrder.map { modes, count in
-            " \(countedBlocks(count)) \(count == 1 ? "waits" : "wait") for \(list(modes.map(\.shortName), "or"))."
+    /// What waits for other modes than those of `served`, or is not known to wait for these.
+    private func elsewhere(_ work: WaitingWork, than served: ModeSet) -> String {
+        var sentences = work.counts.filter { !$0.key.intersects(served) }.map { modes, count in
+            " \(waiting(count)) for \(list(modes.names, "or"))."
+        }.sorted()
+        if work.otherCount > 0 { sentences.append(" \(waiting(work.otherCount)) since an earlier pass.") }
+        if work.hasMainQueueWork, !served.contains(.common) {
+            sentences.append(" The main queue and the main actor wait for the common modes.")
         }
-        let hasMainQueueWork = !served.contains(.common) && inbox.hasMainQueueWork
-        return blocks.joined()
-            + (hasMainQueueWork ? " The main queue and the main actor wait for the common modes." : "")
+        return sentences.joined()
+    }
+
+    private func waiting(_ count: Int) -> String {
+        "\(countedBlocks(count)) \(count == 1 ? "waits" : "wait")"
     }
 
     /// Why an item in `modes` that has something to be called for has not been served yet, as a clause.
     package func reasonForDelay(of item: String, inModes modes: [Mode]) -> String {
-        reasonForDelay(of: item, in: Membership(modes))
+        inbox.reasonForDelay(of: item, in: Membership(modes))
     }
 
     /// Whether the loop serves an item in `modes` as soon as that has something to be called for.
-    package func serves(_ modes: [Mode]) -> Bool { runs(in: Membership(modes)) && (isWaiting || isCurrent) }
-
-    /// Whether the loop runs in one of the modes of `membership`.
-    func runs(in membership: Membership) -> Bool { inbox.runs(in: membership) }
-
-    /// Why an item in the modes of `membership` that has something to be called for has not been served yet, as a clause.
-    func reasonForDelay(of item: String, in membership: Membership) -> String {
-        inbox.reasonForDelay(of: item, in: membership, isCurrent: isCurrent)
+    package func serves(_ modes: [Mode]) -> Bool {
+        inbox.runs(in: Membership(modes)) && (isWaiting || isCurrent)
     }
 }
 
 extension Inbox {
-    fileprivate func runs(in membership: Membership) -> Bool {
-        guard !belongsToParent else { return false }
-        return currentMode.map { membership.contains($0, common: commonModes) } ?? false
+    /// The mode that runs, and `.common` if it is a common one.
+    var runningModes: ModeSet {
+        guard !belongsToParent, let currentMode else { return ModeSet() }
+        return ModeSet(commonModes.contains(currentMode) ? [currentMode, .common] : [currentMode])
     }
 
-    fileprivate func reasonForDelay(of item: String, in membership: Membership, isCurrent: Bool) -> String {
-        guard !belongsToParent else { return "the \(loopName) belongs to the parent process" }
-        guard !isClosed else { return "the \(loopName) has ended with its thread" }
-        guard let mode = currentMode else { return "the \(loopName) is not running" }
+    /// Whether the loop runs in one of the modes of `membership`.
+    func runs(in membership: Membership) -> Bool {
+        membership.registrationModes(common: commonModes).intersects(runningModes)
+    }
+
+    /// Why an item in the modes of `membership` that has something to be called for has not been served yet, as a clause.
+    func reasonForDelay(of item: String, in membership: Membership) -> String {
+        guard let mode = currentMode, !isClosed else { return reasonForSilence }
         guard runs(in: membership) else {
-            let modes = membership.listedModes(common: commonModes)
+            let modes = membership.registrationModes(common: commonModes)
             return "the \(loopName) runs in \(mode.shortName), and \(item) is \(only(in: modes))"
         }
         if isHosted, isWaiting { return "the \(loopName) serves it when its host calls dispatch()" }
-        if isCurrent { return "the \(loopName) serves it in its next pass" }
+        if RunLoop.existing?.inbox === self { return "the \(loopName) serves it in its next pass" }
         return "the \(loopName) is \(isWaiting ? "about to serve it" : "busy\(callUnderWay)")"
     }
 
-    /// The callback that keeps the loop busy, if callbacks are measured.
+    /// Why the loop does not answer, as a clause.
+    fileprivate var reasonForSilence: String {
+        guard !belongsToParent else { return "the \(loopName) belongs to the parent process" }
+        guard !isClosed else { return "the \(loopName) has ended with its thread" }
+        guard let mode = currentMode else { return "the \(loopName) is not running" }
+        return
+            "the \(loopName) has been busy in \(mode.shortName) for \(RunLoop.patience.rounded)\(callUnderWay)"
+    }
+
+    /// The callback that keeps the loop busy: by its name if callbacks are measured, else by its kind.
     fileprivate var callUnderWay: String {
-        guard let (call, time) = meter.current else { return "" }
+        guard let (call, time) = meter.current else {
+            return meter.currentCallout.name.map { ": it is calling \($0)" } ?? ""
+        }
         let wait = call.wait.map { ", and is \($0)" } ?? ""
         return ": the \(call.name) has been running for \(time.rounded)\(wait)"
     }
 }
 
 extension RunLoop.Mode {
-    /// The place in a list: the common modes come first.
-    var rank: Int32 { self == .common ? -1 : index }
-
     /// The name as code has it, for a person.
     var shortName: String {
         switch self {
@@ -110,27 +128,16 @@ extension Membership {
         self.init()
         for mode in modes { add(mode, common: ModeSet()) }
     }
-
-    /// The modes as a client would name them.
-    func listedModes(common: ModeSet) -> [RunLoop.Mode] { registrationModes(common: common).inOrder }
 }
 
 extension ModeSet {
-    /// The members; the common modes come first.
-    var inOrder: [RunLoop.Mode] { members.filter { $0 != .nowhere }.sorted { $0.rank < $1.rank } }
-}
-
-extension [ModeSet: Int] {
-    /// The modes of each count, in an order that does not change.
-    var inOrder: [(modes: [RunLoop.Mode], count: Int)] {
-        map { (modes: $0.key.inOrder, count: $0.value) }
-            .sorted { $0.modes.lexicographicallyPrecedes($1.modes) { $0.rank < $1.rank } }
-    }
+    /// The members as code has them, for a person.
+    var names: [String] { members.filter { $0 != .nowhere }.map(\.shortName) }
 }
 
 /// "only in default", for an item that is in `modes`.
-func only(in modes: [RunLoop.Mode]) -> String {
-    modes.isEmpty ? "in no mode" : "only in \(list(modes.map(\.shortName)))"
+func only(in modes: ModeSet) -> String {
+    modes.names.isEmpty ? "in no mode" : "only in \(list(modes.names))"
 }
 
 /// "a", "a and b", "a, b and c".
@@ -169,15 +176,16 @@ extension Timer {
         }
         if isFiring { return "The closure of the \(title) is being called." }
         guard let loop else { return "The \(title) is \(inNoLoop(hasLoopEnded: hasLoopEnded))." }
-        let reason = loop.reasonForDelay(of: "the timer", in: membership)
+        let reason = loop.inbox.reasonForDelay(of: "the timer", in: membership)
         let overdue = Deadline(uptimeNanoseconds: due).duration(to: .now)
-        if overdue > .zero, overdue < .nanoseconds(tolerance), loop.isWaiting, loop.runs(in: membership) {
+        if overdue > .zero, overdue < .nanoseconds(tolerance), loop.isWaiting, loop.inbox.runs(in: membership)
+        {
             return "The \(title) has been due for \(overdue.rounded), and may be late by its tolerance of "
                 + "\(Duration.nanoseconds(tolerance).rounded)."
         }
         if overdue > .zero { return "The \(title) has been due for \(overdue.rounded): \(reason)." }
         return
-            "The \(title) is due in \((.zero - overdue).rounded)\(loop.runs(in: membership) ? "" : ", but \(reason)")."
+            "The \(title) is due in \((.zero - overdue).rounded)\(loop.inbox.runs(in: membership) ? "" : ", but \(reason)")."
     }
 }
 
@@ -192,14 +200,14 @@ extension RunLoop.Source {
         guard !loops.isEmpty else { return "The \(title) is \(inNoLoop(hasLoopEnded: hasLoopEnded))." }
         guard isSignalled else { return "The \(title) has not been signalled since it was last performed." }
         let reasons = loops.map { loop, membership in
-            reasonForSleeping(loop, membership) ?? loop.reasonForDelay(of: "the source", in: membership)
+            reasonForSleeping(loop, membership) ?? loop.inbox.reasonForDelay(of: "the source", in: membership)
         }
         return "The \(title) is signalled: \(reasons.joined(separator: "; "))."
     }
 
     /// Why a loop that could serve the source sleeps, as a clause; nil if it does not.
     func reasonForSleeping(_ loop: RunLoop, _ membership: Membership) -> String? {
-        guard loop.isWaiting, !loop.inbox.isHosted, loop.runs(in: membership) else { return nil }
+        guard loop.isWaiting, !loop.inbox.isHosted, loop.inbox.runs(in: membership) else { return nil }
         return "a signal does not wake the \(loop.name), so call wakeUp() after it"
     }
 }
@@ -207,7 +215,9 @@ extension RunLoop.Source {
 extension RunLoop.Source {
     /// Why a signal of this source of the library's own, for which the loop was woken, has not been served, as a clause.
     func reasonForDelay(of item: String) -> String {
-        let reasons = memberships.map { loop, membership in loop.reasonForDelay(of: item, in: membership) }
+        let reasons = memberships.map { loop, membership in
+            loop.inbox.reasonForDelay(of: item, in: membership)
+        }
         return reasons.isEmpty ? "its loop has ended" : reasons.joined(separator: "; ")
     }
 }
@@ -224,9 +234,9 @@ extension RunLoop.Observer {
         if isCalling { return "The closure of the \(title) is being called." }
         guard let loop else { return "The \(title) is \(inNoLoop())." }
         let state =
-            loop.runs(in: membership)
+            loop.inbox.runs(in: membership)
             ? "the \(loop.name) is running in \(loop.currentMode?.shortName ?? "no mode")"
-            : loop.reasonForDelay(of: "the observer", in: membership)
+            : loop.inbox.reasonForDelay(of: "the observer", in: membership)
         return "The \(title) is called for \(list(activities.names)): \(state)."
     }
 }
@@ -234,36 +244,43 @@ extension RunLoop.Observer {
 extension EventSource {
     /// Says in a sentence why the handler is not being called; for a person, so the wording may change.
     ///
-    /// May be called from any thread. On another thread than the loop's, the reason is only what the kernel says of the
-    /// descriptor.
+    /// May be called from any thread. On another thread than the loop's it asks the loop, as ``RunLoop/explain()`` does.
     public final func explain() -> String {
         let known = identification.withLock { $0 }
-        if isEnded {
+        if known.isEnded {
             return known.hasLoopEnded
                 ? "The \(title) has been closed, because its loop has ended."
                 : "The \(title) has been cancelled or closed."
         }
-        if isBeingServed { return "The handler of the \(title) is being called." }
-        guard let loop = known.loop, !known.membership.isEmpty else {
-            return "The \(title) is \(inNoLoop())."
+        guard let loop = known.loop else { return "The \(title) is \(inNoLoop())." }
+        let source = LoopBound(self, owner: loop.identity)
+        if let answer = loop.ask({ source.value.explanation(in: $0) }) { return answer }
+        if number >= 0, loop.inbox.meter.currentCallout == Callout(descriptor: number) {
+            return "The handler of the \(title) is being called."
         }
+        return "The \(title) waits for its loop: \(loop.inbox.reasonForSilence)."
+    }
+
+    /// What the source waits for; nil if it has left the loop of `core`, whose thread this is.
+    private final func explanation(in core: RunLoop.Core) -> String? {
+        guard identification.withLock({ $0.loop }) === core.loop, let loop else { return nil }
+        if isInCallback { return "The handler of the \(title) is being called." }
         let events = (try? SystemCall.poll(number, for: watchedInterest.pollEvents)) ?? 0
         if events & CInt(POLLNVAL) != 0 {
             return
                 "The \(title) can report nothing: its descriptor is closed. Cancel a source before its descriptor is closed."
         }
         let isReady = !Readiness(poll: events).isDisjoint(with: watchedInterest)
-        let reason = loop.reasonForDelay(of: "it", in: known.membership)
+        let reason = loop.inbox.reasonForDelay(of: "it", in: membership)
         if isMarkedReady || isReady { return "The \(title) has something to report: \(reason)." }
-        let delay = loop.runs(in: known.membership) ? "" : ", and \(reason)"
-        if watchedInterest.isEmpty {
-            let isReadable = ((try? SystemCall.poll(number, for: POLLIN)) ?? 0) & CInt(POLLIN) != 0
-            let state = "watches for nothing\(isReadable ? ", though its descriptor is readable" : "")"
-            let cause = loop.isCurrent && silence != readinessSilence ? ": \(silence)" : ""
-            return "The \(title) \(state)\(cause)\(delay)."
+        let delay = loop.inbox.runs(in: membership) ? "" : ", and \(reason)"
+        guard watchedInterest.isEmpty else {
+            return "The \(title) has nothing to report: \(silence)\(delay)."
         }
-        let silence = loop.isCurrent ? silence : readinessSilence
-        return "The \(title) has nothing to report: \(silence)\(delay)."
+        let isReadable = ((try? SystemCall.poll(number, for: POLLIN)) ?? 0) & CInt(POLLIN) != 0
+        let state = "watches for nothing\(isReadable ? ", though its descriptor is readable" : "")"
+        let cause = silence == readinessSilence ? "" : ": \(silence)"
+        return "The \(title) \(state)\(cause)\(delay)."
     }
 }
 
@@ -286,17 +303,13 @@ extension RunLoop.Executor {
             ? ""
             : " \(counted(suspendedCount, "task")) \(suspendedCount == 1 ? "waits" : "wait") for the loop's events."
         guard hasJobs else { return "The \(title) has no jobs queued.\(tasks)" }
-        let reason = inbox.reasonForDelay(of: "it", in: Membership(modes.members), isCurrent: isCurrent)
-        return "The \(title) has \(queuedJobs): \(reason).\(tasks)"
-    }
-
-    /// How many other threads have queued since the loop last took them in is not known.
-    private var queuedJobs: String {
-        guard hasIncomingJobs else { return "\(counted(queuedCount, "job")) queued" }
-        return queuedCount > 1 ? "\(queuedCount) or more jobs queued" : "jobs queued"
+        let reason = inbox.reasonForDelay(of: "it", in: Membership(modes.members))
+        // Other threads may have queued several since the loop last took them in.
+        let count = "\(counted(queuedCount, "job"))\(hasIncomingJobs ? " or more" : "")"
+        return "The \(title) has \(count) queued: \(reason).\(tasks)"
     }
 
     var title: String {
-        "executor of the \(inbox.loopName) in \(list(modes.members.map(\.shortName)))"
+        "executor of the \(inbox.loopName) in \(list(modes.names))"
     }
 }

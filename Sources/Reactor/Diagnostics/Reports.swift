@@ -24,30 +24,27 @@ extension RunLoop.Core {
     /// done only once.
     private func describeLeftovers(of state: ModeState) -> String? {
         // The process exits within a pass, which would have served the rest.
-        if loop.runs(in: Membership(state.mode)) { return nil }
-        let timers = state.timers.elements.filter { isLeft($0, in: state) }.map(\.title)
+        if inbox.runningModes.contains(state.mode) { return nil }
+        let (mode, hasRun) = (state.mode, inbox.modesThatRan.contains(state.mode))
+        let timers = state.timers.elements.filter { isLeft($0, in: mode, hasRun) }.map(\.title)
         let sources = state.sources.members.filter { source in
-            reports(source.membership(in: loop), in: state) && (!hasRun(state) || source.isSignalled)
+            reports(source.membership(in: loop), in: mode) && (!hasRun || source.isSignalled)
                 && !isServedElsewhere(source)
         }.map(\.title)
         let events = state.eventSources.members.filter { source in
-            (source !== mainQueue || inbox.hasMainQueueWork) && !hasRun(state)
-                && reports(source.membership, in: state)
+            (source !== mainQueue || hasMainQueueWork) && !hasRun && reports(source.membership, in: mode)
         }.map(\.title)
         let items = grouped(timers) + grouped(sources) + grouped(events)
         guard !items.isEmpty else { return nil }
-        let reason = hasRun(state) ? "" : ", \(neverRun([state.mode]))"
-        return "\(list(items)) in \(state.mode.shortName)\(reason)"
+        return "\(list(items)) in \(mode.shortName)\(hasRun ? "" : ", \(neverRun(ModeSet(mode)))")"
     }
 
     /// The blocks and executors that no pass will serve any more.
     private var leftBlocks: [String] {
-        let modesThatRan = inbox.modesThatRan
-        return inbox.waitingCounts.inOrder.compactMap { modes, count in
-            if modes.contains(where: { loop.runs(in: Membership($0)) }) { return nil }
-            let reason = ModeSet(modes).intersects(modesThatRan) ? "" : ", \(neverRun(modes))"
-            return describe(count, in: modes) + reason
-        }
+        let (running, modesThatRan) = (inbox.runningModes, inbox.modesThatRan)
+        return waitingCounts.filter { !$0.key.intersects(running) }.map { modes, count in
+            describe(count, in: modes) + (modes.intersects(modesThatRan) ? "" : ", \(neverRun(modes))")
+        }.sorted()
     }
 
     /// The titles in order, equal ones with their number.
@@ -64,24 +61,18 @@ extension RunLoop.Core {
     }
 
     /// Not a timer that is being called, whose closure may end the process, nor one that the library has made.
-    private func isLeft(_ timer: Timer, in state: ModeState) -> Bool {
+    private func isLeft(_ timer: Timer, in mode: RunLoop.Mode, _ hasRun: Bool) -> Bool {
         let (isOwn, isFiring, due, membership) = timer.state.withLock { timer in
             (timer.name?.isInternal == true, timer.isFiring, timer.due, timer.membership)
         }
-        guard !isOwn, !isFiring, reports(membership, in: state) else { return false }
-        return !hasRun(state) || timer.period == 0 && due <= Deadline.now.uptimeNanoseconds
+        guard !isOwn, !isFiring, reports(membership, in: mode) else { return false }
+        return !hasRun || timer.period == 0 && due <= Deadline.now.uptimeNanoseconds
     }
 
-    /// Whether an item is reported for `state`: the first of its modes that has run, or the first of all if none has.
-    private func reports(_ membership: Membership, in state: ModeState) -> Bool {
-        let modes = membership.registrationModes(common: commonModes).members
-        let served = modes.first { mode in knownState(of: mode).map(hasRun) ?? false }
-        return state.mode == (served ?? modes.first)
-    }
-
-    private func hasRun(_ state: ModeState) -> Bool {
-        guard state.mode == .common else { return state.record.hasRun }
-        return commonModes.members.contains { knownState(of: $0)?.record.hasRun == true }
+    /// Whether an item is reported for `mode`: the first of its modes that has run, or the first of all if none has.
+    private func reports(_ membership: Membership, in mode: RunLoop.Mode) -> Bool {
+        let (modes, modesThatRan) = (membership.registrationModes(common: commonModes), inbox.modesThatRan)
+        return mode == (modes.members.first { modesThatRan.contains($0) } ?? modes.members.first)
     }
 }
 
@@ -111,49 +102,24 @@ extension RunLoop {
     }
 }
 
-// MARK: - What a callback waits for
-
-extension RunLoop {
-    /// Calls `body`, which may wait without the loop. In debug mode, lets reports and explanations say what the current callback
-    /// is blocked on. A time that a test has replaced runs meanwhile.
-    ///
-    /// - Parameter wait: A clause: "in OutputStream.write, waiting for …".
-    @inline(__always)
-    package static func noteWait<Result: ~Copyable, Failure: Error>(
-        _ wait: @autoclosure () -> String, _ body: () throws(Failure) -> Result
-    ) throws(Failure) -> Result {
-        guard LoopDiagnostics.notesWaits else { return try body() }
-        return try note(wait(), during: body)
-    }
-
-    @inline(never)
-    private static func note<Result: ~Copyable, Failure: Error>(
-        _ wait: String, during body: () throws(Failure) -> Result
-    ) throws(Failure) -> Result {
-        let (meter, time) = (existing?.inbox.meter, currentTimeSource)
-        meter?.noteWait(wait)
-        time?.beginBlocking()
-        defer {
-            time?.endBlocking()
-            meter?.noteWait(nil)
-        }
-        return try body()
-    }
-}
-
 // MARK: - What is never served
 
 extension RunLoop: Watched {
     var complaint: Complaint? {
         guard !inbox.isClosed, !inbox.isIdleOnPoolThread else { return nil }
+        let known = inbox.knownWork
+        let count = known.counts.values.reduce(known.otherCount, +)
+        // Without need no question: it would wake a loop that sleeps, and serve a signal that has not.
+        guard count > 0 else { return nil }
+        guard inbox.hasRun else {
+            let reason = "and has never run: call run(in:until:) on its thread"
+            return Complaint(.unservedItems, "The \(name) has \(countedBlocks(count)), \(reason).")
+        }
         let modesThatRan = inbox.modesThatRan
-        let counts = inbox.waitingCounts.filter { !$0.key.intersects(modesThatRan) }
+        let counts = (ask { $0.waitingWork } ?? known).counts.filter { !$0.key.intersects(modesThatRan) }
         guard !counts.isEmpty else { return nil }
-        let blocks = counts.inOrder.map { modes, count in describe(count, in: modes) }
-        let reason =
-            inbox.hasRun
-            ? neverRun(counts.keys.flatMap(\.members))
-            : "and has never run: call run(in:until:) on its thread"
+        let blocks = counts.map { modes, count in describe(count, in: modes) }.sorted()
+        let reason = neverRun(ModeSet(counts.keys.flatMap(\.members)))
         return Complaint(.unservedItems, "The \(name) has \(list(blocks)), \(reason).")
     }
 }
@@ -192,41 +158,45 @@ extension RunLoop.Source: Watched {
     }
 }
 
-extension UnservedSource: Watched {
-    var complaint: Complaint? {
-        guard let reason = inbox.reasonForNeverRunning(membership.withLock { $0 }) else { return nil }
-        let events = (try? SystemCall.poll(number, for: interest.pollEvents)) ?? 0
-        guard !Readiness(poll: events).isDisjoint(with: interest) else { return nil }
-        return Complaint(.unservedItems, "The \(title) has something to report: \(reason).")
+extension EventSource {
+    /// Has the debug mode report the source if it is ready in modes that have never run. Called again after each change.
+    @inline(never)
+    final func watchForReports() {
+        watched = nil
+        guard let inbox = loop?.inbox, inbox.neverRan(in: membership) else { return }
+        let copy = SourceCopy { [title, number, watchedInterest, membership] in
+            guard let reason = inbox.reasonForNeverRunning(membership) else { return nil }
+            let events = (try? SystemCall.poll(number, for: watchedInterest.pollEvents)) ?? 0
+            guard !Readiness(poll: events).isDisjoint(with: watchedInterest) else { return nil }
+            return Complaint(.unservedItems, "The \(title) has something to report: \(reason).")
+        }
+        watched = copy
+        Watchdog.watch(copy)
     }
+}
+
+/// As much of an event source as another thread may use.
+private final class SourceCopy: Watched {
+    private let look: @Sendable () -> Complaint?
+
+    init(_ look: @escaping @Sendable () -> Complaint?) { self.look = look }
+
+    var complaint: Complaint? { look() }
 }
 
 /// "2 blocks or executors in tracking and 'custom'".
-private func describe(_ blockCount: Int, in modes: [RunLoop.Mode]) -> String {
-    "\(countedBlocks(blockCount)) in \(list(modes.map(\.shortName)))"
+private func describe(_ blockCount: Int, in modes: ModeSet) -> String {
+    "\(countedBlocks(blockCount)) in \(list(modes.names))"
 }
 
 /// Says of `modes` that the loop has never run in them.
-private func neverRun(_ modes: [RunLoop.Mode]) -> String {
-    modes.count > 1 || modes == [.common] ? "which have never run" : "which has never run"
+private func neverRun(_ modes: ModeSet) -> String {
+    "which \(modes.names.count > 1 || modes.contains(.common) ? "have" : "has") never run"
 }
 
 extension Inbox {
-    /// Whether the loop has ever run.
-    var hasRun: Bool { modeRecords.withLock { $0.contains { $0.hasRun } } }
-
     /// Whether one report has said already that nothing runs the loop.
     fileprivate var isIdleOnPoolThread: Bool { isReportedForPool && !hasRun }
-
-    /// The modes that the loop has run in, and `.common` if one of them is common.
-    fileprivate var modesThatRan: ModeSet {
-        let common = commonModes
-        return modeRecords.withLock { $0 }.reduce(into: ModeSet()) { modes, record in
-            guard record.hasRun else { return }
-            modes.insert(record.mode)
-            if common.contains(record.mode) { modes.insert(.common) }
-        }
-    }
 
     /// Whether the loop has run in none of the modes of `membership`.
     func neverRan(in membership: Membership) -> Bool {
@@ -237,7 +207,7 @@ extension Inbox {
     func reasonForNeverRunning(_ membership: Membership) -> String? {
         guard !isClosed, !isIdleOnPoolThread, neverRan(in: membership) else { return nil }
         guard hasRun else { return "the \(loopName) has never run: call run(in:until:) on its thread" }
-        let modes = membership.listedModes(common: commonModes)
-        return modes.isEmpty ? nil : "it is \(only(in: modes)), \(neverRun(modes))"
+        let modes = membership.registrationModes(common: commonModes)
+        return modes.names.isEmpty ? nil : "it is \(only(in: modes)), \(neverRun(modes))"
     }
 }
