@@ -148,22 +148,24 @@ final class Epoll: Sendable {
     @discardableResult
     func remove(_ descriptor: CInt) -> Bool {
         // A child of fork(2) shares its parent's epoll.
-        process.isCurrent && number.withLock { reactor_epoll_remove($0, descriptor) }
+        process.isCurrent && number.withLock { epoll_ctl($0, EPOLL_CTL_DEL, descriptor, nil) == 0 }
     }
 
     func nest(in outer: borrowing OwnedDescriptor) throws(Errno) {
         let outer = outer.number
         _ = try number.withLock { (number) throws(Errno) in
-            try SystemCall.make { reactor_epoll_nest(outer, number) }
+            var event = unsafe epoll_event()
+            unsafe event.events = EPOLLIN.rawValue
+            return try SystemCall.make { unsafe epoll_ctl(outer, EPOLL_CTL_ADD, number, &event) }
         }
     }
 
     /// Whether a wait would end at once.
-    var isReady: Bool { number.withLock { reactor_is_readable($0) } }
+    var isReady: Bool { number.withLock { SystemCall.isReadable($0) } }
 
     func unnest(from outer: borrowing OwnedDescriptor) {
         let outer = outer.number
-        number.withLock { _ = reactor_epoll_remove(outer, $0) }
+        number.withLock { _ = epoll_ctl(outer, EPOLL_CTL_DEL, $0, nil) }
     }
 
     /// The epoll is about to be closed.
@@ -187,19 +189,32 @@ private final class EventBase {
         // Only the address leaves the lock: the base belongs to this thread.
         let (address, epoll) = try Self.making.withLock { _ throws(Errno) in
             // libevent ends the process if there are none for its pair of sockets. The other two are the epoll and the probe.
-            _ = try SystemCall.make { reactor_require_descriptors(4) }
+            try OwnedDescriptor.require(4)
             return try withoutMessages { () throws(Errno) in
                 guard let base = unsafe reactor_base_make() else { throw Errno(rawValue: errno) }
-                let epoll = unsafe reactor_base_epoll(base)
-                guard epoll >= 0 else {
-                    let error = Errno(rawValue: errno)
+                do throws(Errno) { return try unsafe (UInt(bitPattern: base), Self.epoll(of: base)) } catch {
                     unsafe event_base_free(base)
                     throw error
                 }
-                return (UInt(bitPattern: base), epoll)
             }
         }
         unsafe (pointer, self.epoll) = (OpaquePointer(bitPattern: address).unsafelyUnwrapped, Epoll(epoll))
+    }
+
+    /// The epoll(7), which libevent does not expose: no other one watches a new descriptor.
+    private static func epoll(of base: OpaquePointer) throws(Errno) -> CInt {
+        let probe = try OwnedDescriptor.eventCounter()
+        let descriptor = probe.number
+        var event: OpaquePointer?
+        try SystemCall.make {
+            unsafe reactor_event_add(base, descriptor, Int16(EV_READ), ignoreReadiness, nil, &event)
+        }
+        defer { unsafe event_free(event) }
+        let limit = CInt(clamping: sysconf(CInt(_SC_OPEN_MAX)))
+        for number in 0..<limit where epoll_ctl(number, EPOLL_CTL_DEL, descriptor, nil) == 0 {
+            return number
+        }
+        throw .notSupported
     }
 
     deinit {
@@ -210,14 +225,20 @@ private final class EventBase {
     /// The descriptors that are watched.
     var descriptors: [CInt] {
         var found: [CInt] = []
+        unsafe events.forEach { unsafe found.append(event_get_fd($0)) }
+        return found
+    }
+
+    private var events: [OpaquePointer] {
+        var found: [OpaquePointer] = unsafe []
         unsafe withUnsafeMutablePointer(to: &found) { found in
             let collect: event_base_foreach_event_cb = { _, event, found in
-                unsafe found!.assumingMemoryBound(to: [CInt].self).pointee.append(event_get_fd(event))
+                unsafe found!.assumingMemoryBound(to: [OpaquePointer].self).pointee.append(event!)
                 return 0
             }
             _ = unsafe event_base_foreach_event(pointer, collect, found)
         }
-        return found
+        return unsafe found
     }
 
     /// Whether it was created before the process was forked. The child shares the parent's epoll, so a change
@@ -227,7 +248,12 @@ private final class EventBase {
     /// Registers a descriptor with the kernel again, for the registrations that are left of it, after
     /// ``Epoll/remove(_:)``.
     func registerAgain(_ descriptor: CInt) {
-        withoutMessages { unsafe reactor_register_again(pointer, descriptor) }
+        let events = unsafe events.filter { unsafe event_get_fd($0) == descriptor }
+        withoutMessages {
+            // libevent tells the kernel only of the first and the last event of a kind.
+            unsafe events.forEach { unsafe event_del($0) }
+            unsafe events.forEach { unsafe event_add($0, nil) }
+        }
     }
 
     @inline(__always)
