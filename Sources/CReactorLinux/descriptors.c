@@ -7,37 +7,10 @@
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-bool reactor_epoll_supports(int descriptor) {
-    int poller = epoll_create1(EPOLL_CLOEXEC);
-    if (poller < 0) return true; // no descriptor left: the loop's own epoll will refuse it
-    struct epoll_event event = {.events = 0};
-    bool taken = epoll_ctl(poller, EPOLL_CTL_ADD, descriptor, &event) == 0 || errno != EPERM;
-    close(poller);
-    return taken;
-}
-
-int reactor_reopen_for_writing(int descriptor) {
-    struct stat status;
-    if (fstat(descriptor, &status) != 0) return -1;
-    unsigned number;
-    bool is_terminal = isatty(descriptor) && ioctl(descriptor, TIOCGPTN, &number) != 0;
-    if (!S_ISFIFO(status.st_mode) && !is_terminal) {
-        errno = ENOTSUP;
-        return -1;
-    }
-    char path[32];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
-    return open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-}
 
 ssize_t reactor_read_now(int descriptor, void *bytes, size_t count) {
     struct iovec place = {bytes, count};

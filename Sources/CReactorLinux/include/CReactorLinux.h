@@ -108,7 +108,6 @@ bool reactor_had_loop_before_fork(void);
 bool reactor_is_main_thread(void);
 /// Whether a worker of libdispatch's pool runs the calling code. Swift's tasks use these workers, too.
 bool reactor_is_on_pool_thread(void);
-// The name has at most 15 bytes, and a zero.
 int pthread_setname_np(pthread_t thread, const char *name);
 int pthread_getname_np(pthread_t thread, char *name, size_t size);
 
@@ -156,11 +155,7 @@ void reactor_signal_unsubscribe(void *token);
 // MARK: Descriptors
 
 int pipe2(int ends[2], int flags);
-/// Whether epoll(7) accepts `descriptor`: not a regular file, a directory, or a device without poll.
-bool reactor_epoll_supports(int descriptor);
-/// Opens the pipe or terminal of `descriptor` again, for writing without blocking. Returns -1 with errno on
-/// failure, and for the master of a pseudoterminal: opening that again would make a new terminal.
-int reactor_reopen_for_writing(int descriptor);
+int ptsname_r(int master, char *name, size_t size);
 /// A read(2) that does not block (preadv2(2), RWF_NOWAIT). -1 with EOPNOTSUPP if the kernel doesn't support
 /// that.
 ssize_t reactor_read_now(int descriptor, void *bytes, size_t count);
@@ -222,12 +217,9 @@ int reactor_signal_process(int descriptor, int signal);
 /// `leader` is the process's number.
 int reactor_signal_group(int descriptor, int leader, int signal);
 
-// Pseudo-terminals (pty(7), ioctl_tty(2)). 0 or a descriptor, or -1 with errno.
-/// Lets the terminal of a master be opened.
+// TIOCSPTLCK, TIOCGPTPEER and TIOCSWINSZ of a pseudo-terminal's master (ioctl_tty(2)).
 int reactor_terminal_unlock(int master);
-/// Opens the terminal of a master.
 int reactor_terminal_open(int master);
-/// Sets the size of a terminal, whose foreground processes get SIGWINCH.
 int reactor_terminal_resize(int master, struct winsize size);
 
 // MARK: Sockets
@@ -238,13 +230,10 @@ struct reactor_address {
     int length;
 };
 
-/// getsockname(2).
+// getsockname(2), getpeername(2), bind(2), connect(2).
 struct reactor_address reactor_local_address(int descriptor);
-/// getpeername(2).
 struct reactor_address reactor_peer_address(int descriptor);
-/// bind(2): 0, or -1 with errno.
 int reactor_bind(int descriptor, struct reactor_address address);
-/// connect(2): 0, or -1 with errno.
 int reactor_connect(int descriptor, struct reactor_address address);
 /// getsockopt(2) of an option whose value is a nonnegative number; -1 with errno.
 int reactor_option(int descriptor, int level, int name);

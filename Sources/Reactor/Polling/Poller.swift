@@ -142,6 +142,14 @@ final class Epoll: Sendable {
 
     fileprivate init(_ number: CInt) { self.number = Mutex(number) }
 
+    /// Whether an epoll accepts `descriptor`: not a regular file, a directory, or a device without poll.
+    static func supports(_ descriptor: CInt) -> Bool {
+        // Without a free descriptor the loop's own epoll will tell.
+        guard let probe = try? OwnedDescriptor.epoll() else { return true }
+        var event = unsafe epoll_event()
+        return unsafe epoll_ctl(probe.number, EPOLL_CTL_ADD, descriptor, &event) == 0 || errno != EPERM
+    }
+
     /// Deregisters a descriptor that is about to be closed. Its number has no registration afterwards.
     ///
     /// - Returns: Whether there was one.
