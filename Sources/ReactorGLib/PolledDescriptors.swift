@@ -62,8 +62,8 @@ struct PolledDescriptors: ~Copyable {
 
     /// Watches what is open as the descriptor now, which may not be what was watched; returns 0 or the value of errno.
     private func register(_ record: GPollFD) -> CInt {
-        var event = epoll_event()
-        event.events = UInt32(record.events)
+        var event = unsafe epoll_event()
+        unsafe event.events = UInt32(record.events)
         if unsafe epoll_ctl(epoll.number, EPOLL_CTL_MOD, record.fd, &event) == 0 { return 0 }
         guard errno == ENOENT else { return errno }
         return unsafe epoll_ctl(epoll.number, EPOLL_CTL_ADD, record.fd, &event) == 0 ? 0 : errno
@@ -75,7 +75,7 @@ struct PolledDescriptors: ~Copyable {
     private mutating func removeOthers() {
         let numbers = Set(records.map(\.fd))
         for number in watched where !numbers.contains(number) {
-            unsafe epoll_ctl(epoll.number, EPOLL_CTL_DEL, number, nil)
+            epoll_ctl(epoll.number, EPOLL_CTL_DEL, number, nil)
         }
         watched = records.map(\.fd)
     }

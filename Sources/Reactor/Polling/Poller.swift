@@ -231,22 +231,26 @@ private final class EventBase {
     }
 
     /// The descriptors that are watched.
-    var descriptors: [CInt] {
-        var found: [CInt] = []
-        unsafe events.forEach { unsafe found.append(event_get_fd($0)) }
-        return found
-    }
+    var descriptors: [CInt] { events.map(\.descriptor) }
 
-    private var events: [OpaquePointer] {
-        var found: [OpaquePointer] = unsafe []
+    private var events: [Event] {
+        var found: [Event] = []
         unsafe withUnsafeMutablePointer(to: &found) { found in
             let collect: event_base_foreach_event_cb = { _, event, found in
-                unsafe found!.assumingMemoryBound(to: [OpaquePointer].self).pointee.append(event!)
+                unsafe found!.assumingMemoryBound(to: [Event].self).pointee.append(Event(pointer: event!))
                 return 0
             }
             _ = unsafe event_base_foreach_event(pointer, collect, found)
         }
-        return unsafe found
+        return found
+    }
+
+    /// `@safe`: an event of the base, which is freed on the base's thread only.
+    @safe
+    private struct Event {
+        let pointer: OpaquePointer
+
+        var descriptor: CInt { unsafe event_get_fd(pointer) }
     }
 
     /// Whether it was created before the process was forked. The child shares the parent's epoll, so a change
@@ -256,11 +260,11 @@ private final class EventBase {
     /// Registers a descriptor with the kernel again, for the registrations that are left of it, after
     /// ``Epoll/remove(_:)``.
     func registerAgain(_ descriptor: CInt) {
-        let events = unsafe events.filter { unsafe event_get_fd($0) == descriptor }
+        let events = events.filter { $0.descriptor == descriptor }
         withoutMessages {
             // libevent tells the kernel only of the first and the last event of a kind.
-            unsafe events.forEach { unsafe event_del($0) }
-            unsafe events.forEach { unsafe event_add($0, nil) }
+            for event in events { unsafe event_del(event.pointer) }
+            for event in events { unsafe event_add(event.pointer, nil) }
         }
     }
 
