@@ -6,35 +6,21 @@
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 
-#include <errno.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
 // Swift cannot call variadic functions: one function for each type of argument.
 
-static inline CURLcode reactor_curl_set_long(CURL *easy, CURLoption option, long value) {
-    return curl_easy_setopt(easy, option, value);
-}
-
-static inline CURLcode reactor_curl_set_offset(CURL *easy, CURLoption option, curl_off_t value) {
-    return curl_easy_setopt(easy, option, value);
-}
-
-static inline CURLcode reactor_curl_set_string(CURL *easy, CURLoption option, const char *value) {
-    return curl_easy_setopt(easy, option, value);
-}
-
-static inline CURLcode reactor_curl_set_buffer(CURL *easy, CURLoption option, char *value) {
-    return curl_easy_setopt(easy, option, value);
-}
-
-static inline CURLcode reactor_curl_set_list(CURL *easy, CURLoption option, struct curl_slist *value) {
-    return curl_easy_setopt(easy, option, value);
-}
+#define REACTOR_CURL_SETTER(name, type) \
+    static inline CURLcode reactor_curl_set_##name(CURL *easy, CURLoption option, type value) { \
+        return curl_easy_setopt(easy, option, value); \
+    }
+REACTOR_CURL_SETTER(long, long)
+REACTOR_CURL_SETTER(offset, curl_off_t)
+REACTOR_CURL_SETTER(string, const char *)
+REACTOR_CURL_SETTER(buffer, char *)
+REACTOR_CURL_SETTER(list, struct curl_slist *)
 
 static inline CURLcode reactor_curl_get_long(CURL *easy, CURLINFO information, long *value) {
     return curl_easy_getinfo(easy, information, value);
@@ -152,22 +138,4 @@ static inline bool reactor_curl_multi_next_ended(CURLM *multi, uint64_t *number,
         return true;
     }
     return false;
-}
-
-/// Blocks SIGPIPE for the calling thread. Returns whether it was not blocked before.
-static inline bool reactor_curl_block_sigpipe(void) {
-    sigset_t signals, before;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGPIPE);
-    return pthread_sigmask(SIG_BLOCK, &signals, &before) == 0 && !sigismember(&before, SIGPIPE);
-}
-
-/// Discards a SIGPIPE that was raised meanwhile, and unblocks it.
-static inline void reactor_curl_unblock_sigpipe(void) {
-    sigset_t signals;
-    struct timespec none = {0, 0};
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGPIPE);
-    while (sigtimedwait(&signals, NULL, &none) < 0 && errno == EINTR) continue;
-    pthread_sigmask(SIG_UNBLOCK, &signals, NULL);
 }

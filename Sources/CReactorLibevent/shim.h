@@ -8,10 +8,6 @@
 
 #include <errno.h>
 #include <setjmp.h>
-#include <stdlib.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 // CReactorLinux's.
 extern void reactor_leave_at_error(jmp_buf *target);
@@ -42,25 +38,6 @@ static inline struct event_base *reactor_base_make(void) {
     return base;
 }
 
-static inline void reactor_ignore_event(evutil_socket_t descriptor, short kind, void *context) {}
-
-/// The epoll(7) of a base, which libevent does not expose, or -1 with errno: no other epoll watches a new descriptor.
-static inline int reactor_base_epoll(struct event_base *base) {
-    int probe = eventfd(0, EFD_CLOEXEC);
-    if (probe < 0) return -1;
-    struct event *event = event_new(base, probe, EV_READ, reactor_ignore_event, NULL);
-    int found = -1, error = ENOMEM;
-    if (event && event_add(event, NULL) == 0) {
-        error = ENOTSUP;
-        for (long number = 0, end = sysconf(_SC_OPEN_MAX); found < 0 && number < end; number++)
-            if (epoll_ctl((int)number, EPOLL_CTL_DEL, probe, NULL) == 0) found = (int)number;
-    }
-    if (event) event_free(event);
-    close(probe);
-    errno = error;
-    return found;
-}
-
 /// Makes an event: calls `callback` whenever `descriptor` is ready for `kind`, until event_free. 0, or -1 with errno.
 static inline int reactor_event_add(struct event_base *base, int descriptor, short kind, event_callback_fn callback,
                                     void *context, struct event **event) {
@@ -74,36 +51,4 @@ static inline int reactor_event_add(struct event_base *base, int descriptor, sho
     event_free(*event);
     errno = error;
     return -1;
-}
-
-struct reactor_events_of_descriptor {
-    evutil_socket_t descriptor;
-    size_t count, room;
-    struct event **events;
-};
-
-static inline int reactor_collect_event(const struct event_base *base, const struct event *event, void *context) {
-    struct reactor_events_of_descriptor *found = (struct reactor_events_of_descriptor *)context;
-    (void)base;
-    if (event_get_fd(event) != found->descriptor || event_get_events(event) & EV_SIGNAL) return 0;
-    if (found->count < found->room) found->events[found->count] = (struct event *)event;
-    found->count++;
-    return 0;
-}
-
-/// Registers a descriptor with the kernel again, for all events that are still added, after it was removed from the
-/// base's epoll without libevent's knowledge. Takes time in proportion to the base's events.
-static inline void reactor_register_again(struct event_base *base, evutil_socket_t descriptor) {
-    struct reactor_events_of_descriptor found = {descriptor, 0, 0, NULL};
-    event_base_foreach_event(base, reactor_collect_event, &found);
-    if (found.count == 0) return;
-    found.events = (struct event **)calloc(found.count, sizeof *found.events);
-    if (!found.events) return;
-    found.room = found.count;
-    found.count = 0;
-    event_base_foreach_event(base, reactor_collect_event, &found);
-    // libevent tells the kernel only of the first and the last event of a kind.
-    for (size_t i = 0; i < found.count; i++) event_del(found.events[i]);
-    for (size_t i = 0; i < found.count; i++) event_add(found.events[i], NULL);
-    free(found.events);
 }

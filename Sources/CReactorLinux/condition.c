@@ -7,6 +7,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 struct reactor_condition {
@@ -33,7 +34,6 @@ void reactor_condition_broadcast(struct reactor_condition *condition) {
 }
 
 bool reactor_condition_wait(struct reactor_condition *condition, uint32_t generation, int64_t deadline) {
-    if (deadline != INT64_MAX) deadline -= reactor_clock_offset();
     if (deadline < 0) deadline = 0;
     struct timespec limit = {deadline / 1000000000, deadline % 1000000000};
     struct timespec *time = deadline == INT64_MAX ? NULL : &limit;

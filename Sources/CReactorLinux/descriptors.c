@@ -7,80 +7,10 @@
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
-
-struct reactor_pipe reactor_pipe_make(void) {
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) < 0) return (struct reactor_pipe){-1, -1};
-    return (struct reactor_pipe){ends[0], ends[1]};
-}
-
-bool reactor_epoll_supports(int descriptor) {
-    int poller = epoll_create1(EPOLL_CLOEXEC);
-    if (poller < 0) return true; // no descriptor left: the loop's own epoll will refuse it
-    struct epoll_event event = {.events = 0};
-    bool taken = epoll_ctl(poller, EPOLL_CTL_ADD, descriptor, &event) == 0 || errno != EPERM;
-    close(poller);
-    return taken;
-}
-
-bool reactor_epoll_remove(int epoll, int descriptor) {
-    return epoll_ctl(epoll, EPOLL_CTL_DEL, descriptor, NULL) == 0;
-}
-
-int reactor_epoll_make(void) { return epoll_create1(EPOLL_CLOEXEC); }
-
-int reactor_epoll_nest(int outer, int epoll) {
-    struct epoll_event event = {.events = EPOLLIN};
-    return epoll_ctl(outer, EPOLL_CTL_ADD, epoll, &event);
-}
-
-int reactor_epoll_watch(int epoll, int descriptor, uint32_t events) {
-    struct epoll_event event = {.events = events};
-    if (epoll_ctl(epoll, EPOLL_CTL_MOD, descriptor, &event) == 0) return 0;
-    if (errno == ENOENT && epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0) return 0;
-    return errno;
-}
-
-// Returns 0 if `count` more descriptors can be opened, or -1 with errno.
-static int are_free(int count) {
-    if (count == 0) return 0;
-    int spare = eventfd(0, EFD_CLOEXEC);
-    if (spare < 0) return -1;
-    int result = are_free(count - 1);
-    int code = errno;
-    close(spare);
-    errno = code;
-    return result;
-}
-
-int reactor_require_descriptors(int count) { return are_free(count); }
-
-int reactor_main_queue_handle(void) {
-    if (are_free(1) < 0) return -1;
-    return _dispatch_get_main_queue_handle_4CF();
-}
-
-int reactor_reopen_for_writing(int descriptor) {
-    struct stat status;
-    if (fstat(descriptor, &status) != 0) return -1;
-    unsigned number;
-    bool is_terminal = isatty(descriptor) && ioctl(descriptor, TIOCGPTN, &number) != 0;
-    if (!S_ISFIFO(status.st_mode) && !is_terminal) {
-        errno = ENOTSUP;
-        return -1;
-    }
-    char path[32];
-    snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor);
-    return open(path, O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-}
 
 ssize_t reactor_read_now(int descriptor, void *bytes, size_t count) {
     struct iovec place = {bytes, count};
@@ -101,27 +31,28 @@ struct write_signals {
     sigset_t pending, before;
 };
 
+static sigset_t signal_set(int one, int other) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, one);
+    sigaddset(&set, other);
+    return set;
+}
+
 static void block_write_signals(struct write_signals *signals) {
-    sigset_t both;
-    sigemptyset(&both);
-    sigaddset(&both, SIGPIPE);
-    sigaddset(&both, SIGXFSZ);
+    sigset_t both = signal_set(SIGPIPE, SIGXFSZ);
     pthread_sigmask(SIG_BLOCK, &both, &signals->before);
     sigpending(&signals->pending);
 }
 
-// Discards `raised`, unless that is 0. Keeps errno.
+// Discards `raised`, unless that is 0.
 static void unblock_write_signals(const struct write_signals *signals, int raised) {
-    int code = errno;
     if (raised && !sigismember(&signals->pending, raised)) {
         struct timespec none = {0, 0};
-        sigset_t one;
-        sigemptyset(&one);
-        sigaddset(&one, raised);
+        sigset_t one = signal_set(raised, raised);
         while (sigtimedwait(&one, NULL, &none) < 0 && errno == EINTR) {}
     }
     pthread_sigmask(SIG_SETMASK, &signals->before, NULL);
-    errno = code;
 }
 
 ssize_t reactor_write(int descriptor, const void *bytes, size_t count) {
@@ -129,9 +60,8 @@ ssize_t reactor_write(int descriptor, const void *bytes, size_t count) {
     block_write_signals(&signals);
     ssize_t written = write(descriptor, bytes, count);
     int code = errno;
-    int raised = raised_signal(descriptor, written, count, code);
+    unblock_write_signals(&signals, raised_signal(descriptor, written, count, code));
     errno = code;
-    unblock_write_signals(&signals, raised);
     return written;
 }
 
@@ -154,9 +84,10 @@ ssize_t reactor_send_file(int socket, int file, off_t offset, size_t count) {
     ssize_t sent;
     do sent = sendfile(socket, file, &offset, count);
     while (sent < 0 && errno == EINTR);
+    int code = errno;
     // It accepts a part, and raises the signal too, if the peer closes meanwhile.
     unblock_write_signals(&signals, sent < (ssize_t)count ? SIGPIPE : 0);
-    return sent < 0 ? -errno : sent;
+    return sent < 0 ? -code : sent;
 }
 
 // Sockets never block and never raise SIGPIPE here, whatever the descriptor's flags.

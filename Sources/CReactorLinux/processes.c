@@ -12,33 +12,17 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#ifndef CLOSE_RANGE_CLOEXEC
-#define CLOSE_RANGE_CLOEXEC 4
-#endif
-#ifndef CLONE_PIDFD
-#define CLONE_PIDFD 0x1000
-#endif
-#ifndef P_PIDFD
-#define P_PIDFD 3
-#endif
-#ifndef SYS_pidfd_send_signal
-#define SYS_pidfd_send_signal 424
-#endif
-#ifndef PIDFD_SIGNAL_PROCESS_GROUP
-#define PIDFD_SIGNAL_PROCESS_GROUP 4
-#endif
-#ifndef SYS_close_range
-#define SYS_close_range 436
-#endif
+// Constants of the kernel that not every C library declares.
+enum {
+    close_range_cloexec = 4, clone_pidfd = 0x1000, waitid_pidfd = 3, signal_process_group = 4,
+    sys_pidfd_send_signal = 424, sys_close_range = 436
+};
 
 extern char **environ;
-
-// MARK: Spawning
 
 // clone(2) instead of posix_spawn(3): the child marks every descriptor as close-on-exec, asks for a signal at
 // its parent's death, says which step has failed, and has a pidfd from its beginning, none of which glibc 2.36 can do.
@@ -107,7 +91,7 @@ static int close_listed_on_exec(void) {
 }
 
 static int close_on_exec(void) {
-    if (syscall(SYS_close_range, 3, ~0U, CLOSE_RANGE_CLOEXEC) == 0) return 0;
+    if (syscall(sys_close_range, 3, ~0U, close_range_cloexec) == 0) return 0;
     return close_listed_on_exec();
 }
 
@@ -210,13 +194,13 @@ static struct reactor_spawned start(struct plan *plan) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int descriptor = -1, flags = CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD;
+    int descriptor = -1, flags = CLONE_VM | CLONE_VFORK | clone_pidfd | SIGCHLD;
     pid_t process = __clone(run_child, stack + sizeof stack, flags, plan, &descriptor);
     int code = errno;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (process < 0) return failed(reactor_spawn_process, code);
     if (!plan->error) return (struct reactor_spawned){.process = process, .descriptor = descriptor};
-    reactor_collect(descriptor, true);
+    reactor_collect(descriptor, true, &(siginfo_t){0}, &(struct rusage){0});
     close(descriptor);
     return failed(plan->stage, plan->error);
 }
@@ -229,60 +213,33 @@ struct reactor_spawned reactor_spawn_start(const struct reactor_spawn *request) 
     return spawned;
 }
 
-const char *reactor_environment_entry(size_t index) { return environ ? environ[index] : NULL; }
-
 // MARK: A spawned process
 
-static int64_t nanoseconds(struct timeval time) { return time.tv_sec * 1000000000LL + time.tv_usec * 1000LL; }
-
-struct reactor_termination reactor_collect(int descriptor, bool waits) {
-    siginfo_t information = {0};
-    struct rusage use = {0};
+int reactor_collect(int descriptor, bool waits, siginfo_t *information, struct rusage *use) {
     int options = WEXITED | (waits ? 0 : WNOHANG);
+    information->si_pid = 0;
     long result;
-    do result = syscall(SYS_waitid, P_PIDFD, descriptor, &information, options, &use);
+    do result = syscall(SYS_waitid, waitid_pidfd, descriptor, information, options, use);
     while (result < 0 && errno == EINTR);
-    if (result < 0) return (struct reactor_termination){.code = -errno};
-    if (information.si_pid == 0) return (struct reactor_termination){.code = 0};
-    return (struct reactor_termination){
-        .code = information.si_code,
-        .status = information.si_status,
-        .user_nanoseconds = nanoseconds(use.ru_utime),
-        .system_nanoseconds = nanoseconds(use.ru_stime),
-        .resident_bytes = (int64_t)use.ru_maxrss * 1024,
-        .minor_faults = use.ru_minflt,
-        .major_faults = use.ru_majflt,
-        .voluntary_switches = use.ru_nvcsw,
-        .involuntary_switches = use.ru_nivcsw,
-    };
+    if (result < 0) return -errno;
+    return information->si_pid == 0 ? 0 : information->si_code;
 }
 
 int reactor_signal_process(int descriptor, int signal) {
-    return (int)syscall(SYS_pidfd_send_signal, descriptor, signal, NULL, 0);
+    return (int)syscall(sys_pidfd_send_signal, descriptor, signal, NULL, 0);
 }
 
 int reactor_signal_group(int descriptor, int leader, int signal) {
     if (reactor_signal_process(descriptor, 0) < 0 && errno == ESRCH) return -1;
-    if (syscall(SYS_pidfd_send_signal, descriptor, signal, NULL, PIDFD_SIGNAL_PROCESS_GROUP) == 0) return 0;
+    if (syscall(sys_pidfd_send_signal, descriptor, signal, NULL, signal_process_group) == 0) return 0;
     // Before Linux 6.9.
     return errno == EINVAL ? kill(-leader, signal) : -1;
 }
 
 // MARK: Pseudo-terminals
 
-int reactor_terminal_resize(int master, struct reactor_terminal_size size) {
-    struct winsize window = {.ws_row = size.rows, .ws_col = size.columns};
-    return ioctl(master, TIOCSWINSZ, &window);
-}
+int reactor_terminal_resize(int master, struct winsize size) { return ioctl(master, TIOCSWINSZ, &size); }
 
-int reactor_terminal_make(struct reactor_terminal_size size) {
-    int master = open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC), locked = 0;
-    if (master < 0) return -1;
-    if (ioctl(master, TIOCSPTLCK, &locked) == 0 && reactor_terminal_resize(master, size) == 0) return master;
-    int code = errno;
-    close(master);
-    errno = code;
-    return -1;
-}
+int reactor_terminal_unlock(int master) { return ioctl(master, TIOCSPTLCK, &(int){0}); }
 
 int reactor_terminal_open(int master) { return ioctl(master, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC); }

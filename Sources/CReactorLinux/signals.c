@@ -1,6 +1,5 @@
 #define _GNU_SOURCE
 #include "CReactorLinux.h"
-#include "fork.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -57,14 +56,12 @@ static struct subscription *free_node(int signal) {
         if (each->signal == signal && !atomic_load(&each->is_taken)) return each;
     struct subscription *node = calloc(1, sizeof *node);
     if (!node) return NULL;
-    node->descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (node->descriptor < 0) {
+    int descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (descriptor < 0) {
         free(node);
         return NULL;
     }
-    node->signal = signal;
-    node->forks = reactor_fork_count();
-    node->next = atomic_load(&subscriptions);
+    *node = (struct subscription){atomic_load(&subscriptions), descriptor, signal, false, reactor_forks};
     atomic_store(&subscriptions, node);
     return node;
 }
@@ -74,42 +71,45 @@ static bool is_fault(int signal) {
     return signal == SIGSEGV || signal == SIGBUS || signal == SIGFPE || signal == SIGILL || signal == SIGTRAP;
 }
 
+// Takes a node, and installs the handler. NULL with errno.
+static struct subscription *subscribe(int signal) {
+    struct subscription *node = free_node(signal);
+    if (!node) return NULL;
+    uint64_t stale;
+    while (read(node->descriptor, &stale, sizeof stale) > 0) {}
+    // Before the handler is installed: no signal is lost between the two.
+    atomic_store(&node->is_taken, true);
+    if (install(signal) == 0) {
+        subscribers[signal]++;
+        return node;
+    }
+    atomic_store(&node->is_taken, false);
+    return NULL;
+}
+
 int reactor_signal_subscribe(int signal, void **token) {
     if (signal <= 0 || signal >= NSIG || is_fault(signal)) {
         errno = EINVAL;
         return -1;
     }
     pthread_mutex_lock(&registry);
-    struct subscription *node = free_node(signal);
-    int result = -1;
-    if (node) {
-        uint64_t stale;
-        while (read(node->descriptor, &stale, sizeof stale) > 0) {}
-        // Before the handler is installed: no signal is lost between the two.
-        atomic_store(&node->is_taken, true);
-        if (install(signal) == 0) {
-            subscribers[signal]++;
-            *token = node;
-            result = node->descriptor;
-        } else {
-            atomic_store(&node->is_taken, false);
-        }
-    }
+    struct subscription *node = subscribe(signal);
     pthread_mutex_unlock(&registry);
-    return result;
+    *token = node;
+    return node ? node->descriptor : -1;
 }
 
 void reactor_signal_catch(void *token) {
     struct subscription *node = token;
     pthread_mutex_lock(&registry);
-    if (node->forks == reactor_fork_count()) install(node->signal);
+    if (node->forks == reactor_forks) install(node->signal);
     pthread_mutex_unlock(&registry);
 }
 
 void reactor_signal_unsubscribe(void *token) {
     struct subscription *node = token;
     pthread_mutex_lock(&registry);
-    if (node->forks == reactor_fork_count()) {
+    if (node->forks == reactor_forks) {
         if (--subscribers[node->signal] == 0) restore(node->signal);
         // After the earlier action is back: no signal is lost between the two.
         atomic_store(&node->is_taken, false);
@@ -117,16 +117,36 @@ void reactor_signal_unsubscribe(void *token) {
     pthread_mutex_unlock(&registry);
 }
 
-void reactor_signals_before_fork(void) { pthread_mutex_lock(&registry); }
+// MARK: fork(2)
 
-void reactor_signals_after_fork(void) { pthread_mutex_unlock(&registry); }
+uint32_t reactor_forks;
+
+static _Thread_local sigset_t mask_before_fork;
+
+// A signal that the child receives meanwhile waits until its dispositions are its own.
+static void prepare(void) {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &mask_before_fork);
+    pthread_mutex_lock(&registry);
+}
+
+static void finish(void) {
+    pthread_mutex_unlock(&registry);
+    pthread_sigmask(SIG_SETMASK, &mask_before_fork, NULL);
+}
 
 // The child shares the parent's eventfds, so it takes new ones.
-void reactor_signals_in_child(void) {
+static void in_child(void) {
+    reactor_forks++;
+    reactor_forget_loop_in_child();
     for (int signal = 1; signal < NSIG; signal++) {
         if (subscribers[signal] > 0) restore(signal);
         subscribers[signal] = 0;
     }
     atomic_store(&subscriptions, NULL);
-    pthread_mutex_unlock(&registry);
+    finish();
 }
+
+// A constructor: even without a run loop the parent may have subscriptions, which the child must not use.
+__attribute__((constructor)) static void install_handlers(void) { pthread_atfork(prepare, finish, in_child); }

@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "CReactorLinux.h"
 
-#include <endian.h>
 #include <errno.h>
 #include <limits.h>
 #include <linux/tcp.h>
@@ -14,74 +13,19 @@
 
 _Static_assert(sizeof(struct sockaddr_storage) == sizeof((struct reactor_address){0}.storage), "an address fits");
 
-// MARK: Addresses
-
-struct reactor_address reactor_address_ipv4(uint32_t address, uint16_t port) {
-    struct reactor_address result = {.length = sizeof(struct sockaddr_in)};
-    struct sockaddr_in *raw = (struct sockaddr_in *)result.storage;
-    raw->sin_family = AF_INET;
-    raw->sin_port = htons(port);
-    raw->sin_addr.s_addr = htonl(address);
-    return result;
-}
-
-struct reactor_address reactor_address_ipv6(struct reactor_ip parts) {
-    struct reactor_address result = {.length = sizeof(struct sockaddr_in6)};
-    struct sockaddr_in6 *raw = (struct sockaddr_in6 *)result.storage;
-    raw->sin6_family = AF_INET6;
-    raw->sin6_port = htons(parts.port);
-    raw->sin6_flowinfo = htonl(parts.flow);
-    raw->sin6_scope_id = parts.scope;
-    uint64_t words[2] = {htobe64(parts.high), htobe64(parts.low)};
-    memcpy(&raw->sin6_addr, words, sizeof words);
-    return result;
-}
-
-struct reactor_address reactor_address_make(uint16_t family, const void *bytes, size_t count) {
-    struct reactor_address result = {.length = (int)(sizeof family + count)};
-    memcpy(result.storage, &family, sizeof family);
-    if (count > 0) memcpy((char *)result.storage + sizeof family, bytes, count);
-    return result;
-}
-
-uint16_t reactor_address_family(struct reactor_address address) {
-    return ((const struct sockaddr *)address.storage)->sa_family;
-}
-
-struct reactor_ip reactor_address_ip(struct reactor_address address) {
-    if (reactor_address_family(address) == AF_INET) {
-        const struct sockaddr_in *raw = (const struct sockaddr_in *)address.storage;
-        return (struct reactor_ip){.low = ntohl(raw->sin_addr.s_addr), .port = ntohs(raw->sin_port)};
-    }
-    const struct sockaddr_in6 *raw = (const struct sockaddr_in6 *)address.storage;
-    uint64_t words[2];
-    memcpy(words, &raw->sin6_addr, sizeof words);
-    return (struct reactor_ip){
-        .high = be64toh(words[0]),
-        .low = be64toh(words[1]),
-        .scope = raw->sin6_scope_id,
-        .flow = ntohl(raw->sin6_flowinfo),
-        .port = ntohs(raw->sin6_port),
-    };
-}
-
 // MARK: Calls
 
-struct reactor_address reactor_local_address(int descriptor) {
+static struct reactor_address address_of(int descriptor, int (*get)(int, struct sockaddr *, socklen_t *)) {
     struct reactor_address result = {0};
     socklen_t length = sizeof result.storage;
-    int code = getsockname(descriptor, (struct sockaddr *)result.storage, &length);
+    int code = get(descriptor, (struct sockaddr *)result.storage, &length);
     result.length = code == 0 ? (int)length : -1;
     return result;
 }
 
-struct reactor_address reactor_peer_address(int descriptor) {
-    struct reactor_address result = {0};
-    socklen_t length = sizeof result.storage;
-    int code = getpeername(descriptor, (struct sockaddr *)result.storage, &length);
-    result.length = code == 0 ? (int)length : -1;
-    return result;
-}
+struct reactor_address reactor_local_address(int descriptor) { return address_of(descriptor, getsockname); }
+
+struct reactor_address reactor_peer_address(int descriptor) { return address_of(descriptor, getpeername); }
 
 int reactor_bind(int descriptor, struct reactor_address address) {
     return bind(descriptor, (const struct sockaddr *)address.storage, (socklen_t)address.length);

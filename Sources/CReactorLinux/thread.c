@@ -1,6 +1,5 @@
 #define _GNU_SOURCE
 #include "CReactorLinux.h"
-#include "fork.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,12 +16,9 @@ __attribute__((constructor)) static void read_environment(void) {
     if (value && strcmp(value, "1") == 0) reactor_set_diagnostics(2, true);
 }
 
-static _Thread_local uint64_t current_loop;
-static _Thread_local void *current_loop_object;
-static _Thread_local uint64_t last_poll;
-// Whether the thread had a loop when it called fork. The child does not have it.
-static _Thread_local bool had_loop;
-static _Thread_local bool captures_messages;
+static _Thread_local uint64_t current_loop, last_poll;
+static _Thread_local void *current_loop_object, *replaced_source;
+static _Thread_local bool had_loop, captures_messages;
 static _Thread_local jmp_buf *error_target;
 static _Thread_local enum { unknown, yes, no } is_main_thread;
 
@@ -37,6 +33,23 @@ void reactor_set_current_loop(uint64_t identity, void *object) {
     current_loop_object = object;
 }
 
+bool reactor_had_loop_before_fork(void) { return had_loop; }
+
+void reactor_forget_loop_in_child(void) {
+    if (current_loop_object) had_loop = true;
+    reactor_set_current_loop(0, NULL);
+    is_main_thread = unknown;
+}
+
+void *reactor_replaced_source(void) { return replaced_source; }
+void reactor_replace_source(void *source) { replaced_source = source; }
+
+// Called for every change that another thread makes to the main loop: two system calls, once for each thread.
+bool reactor_is_main_thread(void) {
+    if (is_main_thread == unknown) is_main_thread = syscall(SYS_gettid) == getpid() ? yes : no;
+    return is_main_thread == yes;
+}
+
 // libdispatch's; its headers need the blocks of clang.
 extern const char *dispatch_queue_get_label(void *queue);
 
@@ -46,6 +59,11 @@ bool reactor_is_on_pool_thread(void) {
     const char *label = dispatch_queue_get_label(NULL);
     return !reactor_is_main_thread() && strcmp(label, "com.apple.main-thread") != 0
         && strcmp(label, "com.apple.root.default-qos.overcommit") != 0;
+}
+
+int64_t reactor_timer_slack(void) {
+    int slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
+    return slack > 0 ? slack : 0;
 }
 
 void reactor_capture_messages(bool captures) { captures_messages = captures; }
@@ -61,28 +79,4 @@ void reactor_note_message(int severity, const char *message) {
     snprintf(line, sizeof line, "[%s] %s\n", severity >= 0 && severity < 4 ? names[severity] : "???", message);
     reactor_write(STDERR_FILENO, line, strlen(line));
     if (captures_messages) abort();
-}
-
-// Called for every change that another thread makes to the main loop: two system calls, once for each thread.
-bool reactor_is_main_thread(void) {
-    if (is_main_thread == unknown) is_main_thread = syscall(SYS_gettid) == getpid() ? yes : no;
-    return is_main_thread == yes;
-}
-
-bool reactor_had_loop_before_fork(void) { return had_loop; }
-
-void reactor_forget_loop_in_child(void) {
-    if (current_loop_object) had_loop = true;
-    reactor_set_current_loop(0, NULL);
-    is_main_thread = unknown;
-}
-
-// prctl truncates a long name; pthread_setname_np refuses it.
-void reactor_set_thread_name(const char *name) { prctl(PR_SET_NAME, name, 0, 0, 0); }
-
-void reactor_get_thread_name(void *buffer) { prctl(PR_GET_NAME, buffer, 0, 0, 0); }
-
-int64_t reactor_timer_slack(void) {
-    int slack = prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0);
-    return slack > 0 ? slack : 0;
 }

@@ -14,7 +14,6 @@
 // Swift imports no macros with arguments: one function for each.
 
 static inline void reactor_bio_clear_retry(BIO *bio) { BIO_clear_retry_flags(bio); }
-
 static inline void reactor_bio_retry_read(BIO *bio) { BIO_set_retry_read(bio); }
 
 static inline void reactor_tls_set_modes(SSL_CTX *context) {
@@ -58,11 +57,8 @@ static inline int reactor_tls_set_server_name(SSL *ssl, const char *name) {
 }
 
 static inline void reactor_tls_set_context_data(SSL_CTX *context, void *data) { SSL_CTX_set_app_data(context, data); }
-
 static inline void *reactor_tls_context_data(SSL *ssl) { return SSL_CTX_get_app_data(SSL_get_SSL_CTX(ssl)); }
-
 static inline void reactor_tls_set_data(SSL *ssl, void *data) { SSL_set_app_data(ssl, data); }
-
 static inline void *reactor_tls_data(SSL *ssl) { return SSL_get_app_data(ssl); }
 
 /// The connection whose peer's chain is verified.
@@ -71,9 +67,7 @@ static inline SSL *reactor_tls_verified(X509_STORE_CTX *verification) {
 }
 
 static inline int reactor_x509_count(const STACK_OF(X509) *chain) { return sk_X509_num(chain); }
-
 static inline X509 *reactor_x509_at(const STACK_OF(X509) *chain, int index) { return sk_X509_value(chain, index); }
-
 static inline STACK_OF(X509) *reactor_x509_make_stack(void) { return sk_X509_new_null(); }
 
 /// Appends a certificate, which the stack owns from now on.
@@ -83,7 +77,6 @@ static inline int reactor_x509_push(STACK_OF(X509) *chain, X509 *certificate) {
 
 /// Removes the first certificate, which the caller owns from now on.
 static inline X509 *reactor_x509_shift(STACK_OF(X509) *chain) { return sk_X509_shift(chain); }
-
 static inline void reactor_x509_free_stack(STACK_OF(X509) *chain) { sk_X509_pop_free(chain, X509_free); }
 
 // glibc declares it for GNU sources only.
@@ -91,15 +84,10 @@ char *secure_getenv(const char *name);
 
 /// A variable of the environment; null in a program that runs with other privileges than its user's.
 static inline const char *reactor_secure_environment(const char *name) { return secure_getenv(name); }
-
 static inline const char *reactor_entry_name(const struct dirent *entry) { return entry->d_name; }
-
 static inline int reactor_ssl_library(unsigned long error) { return ERR_GET_LIB(error) == ERR_LIB_SSL; }
-
 static inline int reactor_error_reason(unsigned long error) { return ERR_GET_REASON(error); }
-
 static inline int reactor_x509_info_count(const STACK_OF(X509_INFO) *items) { return sk_X509_INFO_num(items); }
-
 static inline void reactor_x509_info_free(STACK_OF(X509_INFO) *items) { sk_X509_INFO_pop_free(items, X509_INFO_free); }
 
 /// Trusts a certificate of a PEM text, or applies a revocation list; the number of certificates that are trusted by that.

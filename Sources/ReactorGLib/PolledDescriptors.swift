@@ -50,7 +50,7 @@ struct PolledDescriptors: ~Copyable {
     mutating func watch(upTo timeout: gint) -> gint {
         var limit = timeout
         for record in records {
-            let code = reactor_epoll_watch(epoll.number, record.fd, UInt32(record.events))
+            let code = register(record)
             guard code != 0 else { continue }
             // For poll(2), a regular file (EPERM) and what is not open (EBADF) are always ready.
             let retry = code == EPERM || code == EBADF ? 0 : Self.retryMilliseconds
@@ -60,13 +60,22 @@ struct PolledDescriptors: ~Copyable {
         return limit
     }
 
+    /// Watches what is open as the descriptor now, which may not be what was watched; returns 0 or the value of errno.
+    private func register(_ record: GPollFD) -> CInt {
+        var event = unsafe epoll_event()
+        unsafe event.events = UInt32(record.events)
+        if unsafe epoll_ctl(epoll.number, EPOLL_CTL_MOD, record.fd, &event) == 0 { return 0 }
+        guard errno == ENOENT else { return errno }
+        return unsafe epoll_ctl(epoll.number, EPOLL_CTL_ADD, record.fd, &event) == 0 ? 0 : errno
+    }
+
     /// Nothing wakes the loop when the kernel has memory for a registration again.
     private static var retryMilliseconds: gint { 50 }
 
     private mutating func removeOthers() {
         let numbers = Set(records.map(\.fd))
         for number in watched where !numbers.contains(number) {
-            _ = reactor_epoll_remove(epoll.number, number)
+            epoll_ctl(epoll.number, EPOLL_CTL_DEL, number, nil)
         }
         watched = records.map(\.fd)
     }

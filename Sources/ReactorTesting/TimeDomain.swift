@@ -91,7 +91,7 @@ final class TimeDomain: TimeSource {
         guard currentTimeSource == nil else { refuseNesting() }
         let domain = TimeDomain()
         domain.state.withLock { $0.seed = seed }
-        domain.note([reactor_main_queue_handle()], areOwn: true)
+        domain.note([(try? mainQueueHandle()) ?? -1], areOwn: true)
         domain.enterThread()
         domain.loopBegan(domain.loop)
         return domain

@@ -1,41 +1,66 @@
 #pragma once
 
-// What Swift's Glibc module lacks: eventfd, timerfd, recvmmsg, accept4, libdispatch's hooks for a main-queue
-// run loop, thread-local storage, a signal handler that may only call async-signal-safe functions, and vector
-// instructions.
+// What Swift's Glibc module lacks: calls that glibc declares for GNU sources only or that take variable arguments,
+// libdispatch's hooks for a main-queue run loop, thread-local storage, code that may only call async-signal-safe functions,
+// and vector instructions.
 
+#include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/timerfd.h>
 #include <sys/types.h>
 #include <time.h>
 
+// MARK: Diagnostics
+
+/// What loops record of their callbacks. Bit 0: times and names. Bit 1: mistakes are reported, and times and names recorded.
+/// Bit 2: the time of some threads is replaced.
+extern uint32_t reactor_diagnostics;
+enum { REACTOR_TIME_IS_REPLACED = 4 };
+static inline uint32_t reactor_diagnostics_switches(void) {
+    return __atomic_load_n(&reactor_diagnostics, __ATOMIC_RELAXED);
+}
+static inline void reactor_set_diagnostics(uint32_t switches, bool is_on) {
+    if (is_on) __atomic_fetch_or(&reactor_diagnostics, switches, __ATOMIC_RELAXED);
+    else __atomic_fetch_and(&reactor_diagnostics, ~switches, __ATOMIC_RELAXED);
+}
+
 // MARK: The clocks
 
-/// clock_gettime(2), until a test replaces a thread's time. Calling it takes no longer.
-extern int (*reactor_clock_gettime)(clockid_t, struct timespec *);
+/// What replaces the calling thread's time; NULL for the kernel's.
+void *reactor_replaced_source(void);
+void reactor_replace_source(void *source);
+static inline void *reactor_time_source(void) {
+    return reactor_diagnostics_switches() & REACTOR_TIME_IS_REPLACED ? reactor_replaced_source() : NULL;
+}
+/// In Swift: the time of one of its clocks.
+int64_t reactor_replaced_nanoseconds(void *source, clockid_t clock) __attribute__((weak));
 
-/// One of the clocks in nanoseconds.
-static inline int64_t reactor_clock_nanoseconds(clockid_t clock) {
+/// The kernel's time in nanoseconds.
+static inline int64_t reactor_kernel_nanoseconds(clockid_t clock) {
     struct timespec now;
-    __atomic_load_n(&reactor_clock_gettime, __ATOMIC_RELAXED)(clock, &now);
+    clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/// CLOCK_MONOTONIC in nanoseconds.
-static inline int64_t reactor_monotonic_nanoseconds(void) { return reactor_clock_nanoseconds(CLOCK_MONOTONIC); }
-
-/// Arms `descriptor` at `nanoseconds` of CLOCK_MONOTONIC; 0 disarms it. Returns 0, or -1 with errno.
-static inline int reactor_timerfd_arm(int descriptor, int64_t nanoseconds) {
-    struct itimerspec when = {{0, 0}, {nanoseconds / 1000000000, nanoseconds % 1000000000}};
-    return timerfd_settime(descriptor, TFD_TIMER_ABSTIME, &when, NULL);
+/// The calling thread's time in nanoseconds.
+static inline int64_t reactor_clock_nanoseconds(clockid_t clock) {
+    void *source = reactor_time_source();
+    return __builtin_expect(source != NULL, 0) ? reactor_replaced_nanoseconds(source, clock)
+                                               : reactor_kernel_nanoseconds(clock);
 }
 
-/// Arms `descriptor`, a timerfd of any clock, at `nanoseconds` of it, and again after each `interval`; 0 disarms it.
-/// Returns 0, or -1 with errno.
+static inline int64_t reactor_monotonic_nanoseconds(void) { return reactor_clock_nanoseconds(CLOCK_MONOTONIC); }
+
+/// Arms `descriptor`, a timerfd of any clock, at `nanoseconds` of it, and again after each `interval`; 0 disarms it. 0, or -1
+/// with errno.
 static inline int reactor_timerfd_set(int descriptor, int64_t nanoseconds, int64_t interval, bool tells_set) {
     struct itimerspec when = {{interval / 1000000000, interval % 1000000000},
                               {nanoseconds / 1000000000, nanoseconds % 1000000000}};
@@ -43,38 +68,14 @@ static inline int reactor_timerfd_set(int descriptor, int64_t nanoseconds, int64
     return timerfd_settime(descriptor, TFD_TIMER_ABSTIME | (tells_set ? 2 : 0), &when, NULL);
 }
 
-/// The clocks of threads whose time is replaced. They begin with the kernel's time, standing still. Any thread may call these.
-struct reactor_clock;
-struct reactor_clock *reactor_clock_make(void);
-void reactor_clock_free(struct reactor_clock *clock);
-int64_t reactor_clock_now(struct reactor_clock *clock);
-void reactor_clock_stop(struct reactor_clock *clock, int64_t time);
-void reactor_clock_run(struct reactor_clock *clock);
-int64_t reactor_clock_lead(struct reactor_clock *clock, clockid_t other);
-void reactor_clock_set_lead(struct reactor_clock *clock, clockid_t other, int64_t lead);
-
-/// Replaces the calling thread's time by that of `clock`; NULL ends that. `source` is for ``reactor_time_source()``.
-void reactor_replace_time(struct reactor_clock *clock, void *source);
-/// How far the calling thread's monotonic time is ahead of the kernel's, while it runs.
-int64_t reactor_clock_offset(void);
-void *reactor_replaced_source(void);
-
 /// The slack that the kernel adds to this thread's waits, in nanoseconds (prctl(2), PR_GET_TIMERSLACK).
 int64_t reactor_timer_slack(void);
-
-// MARK: Memory
-
-/// Prefetches the cache line at `address` for a read that follows soon. Any address is allowed: an invalid
-/// one is ignored.
-static inline void reactor_prefetch(uintptr_t address) { __builtin_prefetch((const void *)address); }
 
 // MARK: The main queue (libdispatch's hooks for CoreFoundation)
 
 /// The eventfd that libdispatch writes when its main queue gets work. The first call creates it, and ends the
 /// process if that fails.
 int _dispatch_get_main_queue_handle_4CF(void);
-/// As above, but returns -1 with errno if it cannot be created.
-int reactor_main_queue_handle(void);
 /// Runs the work of the main queue. Main thread only.
 void _dispatch_main_queue_callback_4CF(void *message);
 
@@ -99,12 +100,16 @@ uint64_t reactor_count_poll(void);
 /// The calling thread's loop object; NULL if it has none.
 void *reactor_current_loop_object(void);
 void reactor_set_current_loop(uint64_t identity, void *object);
-/// Names the calling thread. The kernel keeps 15 bytes.
-void reactor_set_thread_name(const char *name);
-/// Copies the calling thread's name, with a terminating zero, to a buffer of 16 bytes.
-void reactor_get_thread_name(void *buffer);
+/// Removes the calling thread's loop, in a child of fork(2).
+void reactor_forget_loop_in_child(void);
+/// Whether the calling thread had a loop when it called fork; for the child.
+bool reactor_had_loop_before_fork(void);
 /// Whether the calling thread is the process's first.
 bool reactor_is_main_thread(void);
+/// Whether a worker of libdispatch's pool runs the calling code. Swift's tasks use these workers, too.
+bool reactor_is_on_pool_thread(void);
+int pthread_setname_np(pthread_t thread, const char *name);
+int pthread_getname_np(pthread_t thread, char *name, size_t size);
 
 /// Says whether the calling thread makes calls of libevent whose results tell of their failure: warnings are dropped.
 void reactor_capture_messages(bool captures);
@@ -114,35 +119,12 @@ void reactor_leave_at_error(jmp_buf *target);
 /// aborts, if the call is one of the library's. Messages in other code's calls are printed, as libevent does by itself.
 void reactor_note_message(int severity, const char *message);
 
-// MARK: Diagnostics
-
-/// What loops record of their callbacks. Bit 0: times and names. Bit 1: mistakes are reported, and times and names recorded.
-/// Bit 2: the time of some threads is replaced.
-extern uint32_t reactor_diagnostics;
-enum { REACTOR_TIME_IS_REPLACED = 4 };
-static inline uint32_t reactor_diagnostics_switches(void) {
-    return __atomic_load_n(&reactor_diagnostics, __ATOMIC_RELAXED);
-}
-static inline void reactor_set_diagnostics(uint32_t switches, bool is_on) {
-    if (is_on) __atomic_fetch_or(&reactor_diagnostics, switches, __ATOMIC_RELAXED);
-    else __atomic_fetch_and(&reactor_diagnostics, ~switches, __ATOMIC_RELAXED);
-}
-/// What replaces the calling thread's time; NULL for the kernel's.
-static inline void *reactor_time_source(void) {
-    return reactor_diagnostics_switches() & REACTOR_TIME_IS_REPLACED ? reactor_replaced_source() : NULL;
-}
-/// Whether a worker of libdispatch's pool runs the calling code. Swift's tasks use these workers, too.
-bool reactor_is_on_pool_thread(void);
-
 // MARK: fork(2)
 
-/// The number of forks between the process that loaded the library and this one: see reactor_fork_count. A
-/// child does not inherit run loops and signal subscriptions.
+/// The number of forks between the process that loaded the library and this one. A child does not inherit run loops and
+/// signal subscriptions.
 extern uint32_t reactor_forks;
-/// A number that differs between a child and its parent.
 static inline uint32_t reactor_fork_count(void) { return reactor_forks; }
-/// Whether the calling thread had a loop when it called fork; for the child.
-bool reactor_had_loop_before_fork(void);
 
 // MARK: Conditions
 
@@ -156,8 +138,8 @@ void reactor_condition_free(struct reactor_condition *condition);
 uint32_t reactor_condition_generation(const struct reactor_condition *condition);
 /// Counts one more, and wakes every thread that waits.
 void reactor_condition_broadcast(struct reactor_condition *condition);
-/// Waits until the count is not `generation`; false if it still is at `deadline`, in nanoseconds of CLOCK_MONOTONIC
-/// (INT64_MAX: no deadline).
+/// Waits until the count is not `generation`; false if it still is at `deadline`, in nanoseconds of the kernel's
+/// CLOCK_MONOTONIC (INT64_MAX: no deadline).
 bool reactor_condition_wait(struct reactor_condition *condition, uint32_t generation, int64_t deadline);
 
 // MARK: POSIX signals
@@ -172,30 +154,8 @@ void reactor_signal_unsubscribe(void *token);
 
 // MARK: Descriptors
 
-struct reactor_pipe {
-    int read, write;
-};
-/// Creates a pipe that is closed on exec (pipe2(2)). Both -1 with errno if it cannot.
-struct reactor_pipe reactor_pipe_make(void);
-/// Whether `descriptor` is readable now.
-bool reactor_is_readable(int descriptor);
-/// Whether epoll(7) accepts `descriptor`: not a regular file, a directory, or a device without poll.
-bool reactor_epoll_supports(int descriptor);
-/// Creates an epoll that is closed on exec (epoll_create1(2)). Returns -1 with errno if it cannot.
-int reactor_epoll_make(void);
-/// Makes `outer`, an epoll, readable while `epoll` has something to report (epoll_ctl(2)). Returns 0, or -1 with errno.
-int reactor_epoll_nest(int outer, int epoll);
-/// Makes `epoll` watch for `events` what is open as `descriptor` now, which may not be what it has been watching. Returns 0,
-/// or the value of errno.
-int reactor_epoll_watch(int epoll, int descriptor, uint32_t events);
-/// Deregisters `descriptor` from `epoll`, from any thread. Returns false if `epoll` is no epoll, or has no
-/// such registration.
-bool reactor_epoll_remove(int epoll, int descriptor);
-/// Checks that `count` more descriptors can be opened. Returns 0, or -1 with errno.
-int reactor_require_descriptors(int count);
-/// Opens the pipe or terminal of `descriptor` again, for writing without blocking. Returns -1 with errno on
-/// failure, and for the master of a pseudoterminal: opening that again would make a new terminal.
-int reactor_reopen_for_writing(int descriptor);
+int pipe2(int ends[2], int flags);
+int ptsname_r(int master, char *name, size_t size);
 /// A read(2) that does not block (preadv2(2), RWF_NOWAIT). -1 with EOPNOTSUPP if the kernel doesn't support
 /// that.
 ssize_t reactor_read_now(int descriptor, void *bytes, size_t count);
@@ -248,37 +208,19 @@ struct reactor_spawned {
 /// Spawns a process with default dispositions, no blocked signals, and the descriptors 0 to 2 and those passed.
 /// Returns once it runs the program, or has failed to. Takes one descriptor: the pidfd.
 struct reactor_spawned reactor_spawn_start(const struct reactor_spawn *request);
-/// A string of the process's environment (environ(7)); NULL after the last.
-const char *reactor_environment_entry(size_t index);
-
-/// How a child has ended (waitid(2)).
-struct reactor_termination {
-    /// CLD_EXITED, CLD_KILLED or CLD_DUMPED; 0 while it runs; -errno if it cannot be known.
-    int code;
-    /// The exit code or the signal.
-    int status;
-    int64_t user_nanoseconds, system_nanoseconds;
-    int64_t resident_bytes;
-    int64_t minor_faults, major_faults;
-    int64_t voluntary_switches, involuntary_switches;
-};
-/// Collects the child of a pidfd, if it has ended; or waits until it has.
-struct reactor_termination reactor_collect(int descriptor, bool waits);
+/// Collects the child of a pidfd, if it has ended, or waits until it has (waitid(2)). CLD_EXITED, CLD_KILLED or CLD_DUMPED; 0
+/// while it runs; -errno if it cannot be known.
+int reactor_collect(int descriptor, bool waits, siginfo_t *information, struct rusage *use);
 /// pidfd_send_signal(2): 0, or -1 with errno.
 int reactor_signal_process(int descriptor, int signal);
 /// Sends `signal` to the group that the process of a pidfd leads: 0, or -1 with errno, ESRCH if the process was collected.
 /// `leader` is the process's number.
 int reactor_signal_group(int descriptor, int leader, int signal);
 
-struct reactor_terminal_size {
-    uint16_t rows, columns;
-};
-/// Makes a pseudo-terminal (pty(7)), and returns its master, which does not block; -1 with errno.
-int reactor_terminal_make(struct reactor_terminal_size size);
-/// Opens the terminal of a master. Returns -1 with errno if it cannot.
+// TIOCSPTLCK, TIOCGPTPEER and TIOCSWINSZ of a pseudo-terminal's master (ioctl_tty(2)).
+int reactor_terminal_unlock(int master);
 int reactor_terminal_open(int master);
-/// Sets the size of a terminal, whose foreground processes get SIGWINCH. 0, or -1 with errno.
-int reactor_terminal_resize(int master, struct reactor_terminal_size size);
+int reactor_terminal_resize(int master, struct winsize size);
 
 // MARK: Sockets
 
@@ -288,29 +230,10 @@ struct reactor_address {
     int length;
 };
 
-/// The parts of an IP address in the host's byte order. An IPv4 address is the low 32 bits.
-struct reactor_ip {
-    uint64_t high, low;
-    uint32_t scope, flow;
-    uint16_t port;
-};
-
-struct reactor_address reactor_address_ipv4(uint32_t address, uint16_t port);
-struct reactor_address reactor_address_ipv6(struct reactor_ip parts);
-/// An address from the bytes that follow its family. At most 126 of them.
-struct reactor_address reactor_address_make(uint16_t family, const void *bytes, size_t count);
-/// The family of an address that is not too short for one.
-uint16_t reactor_address_family(struct reactor_address address);
-/// The parts of an IPv4 or IPv6 address that is not too short for its family.
-struct reactor_ip reactor_address_ip(struct reactor_address address);
-
-/// getsockname(2).
+// getsockname(2), getpeername(2), bind(2), connect(2).
 struct reactor_address reactor_local_address(int descriptor);
-/// getpeername(2).
 struct reactor_address reactor_peer_address(int descriptor);
-/// bind(2): 0, or -1 with errno.
 int reactor_bind(int descriptor, struct reactor_address address);
-/// connect(2): 0, or -1 with errno.
 int reactor_connect(int descriptor, struct reactor_address address);
 /// getsockopt(2) of an option whose value is a nonnegative number; -1 with errno.
 int reactor_option(int descriptor, int level, int name);

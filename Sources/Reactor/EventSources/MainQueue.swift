@@ -24,14 +24,20 @@ final class MainQueueSource: EventSource {
     override var callTitle: String { "block of the main queue or job of the main actor" }
 }
 
+/// The descriptor that libdispatch makes readable when its main queue gets work. The first call creates it.
+package func mainQueueHandle() throws(Errno) -> CInt {
+    // libdispatch ends the process if it gets no descriptor.
+    try OwnedDescriptor.require(1)
+    return _dispatch_get_main_queue_handle_4CF()
+}
+
 extension RunLoop.Core {
     /// Makes the main loop drain libdispatch's main queue from its first activation on.
     func serveMainQueue() {
         guard mainQueue == nil else { return }
         // Each pass tries again until it is watched.
         lacksMainQueue = true
-        let handle = reactor_main_queue_handle()
-        guard handle >= 0 else { return }
+        guard let handle = try? mainQueueHandle() else { return }
         let source = MainQueueSource(handle: handle)
         guard (try? loop.add(source, forMode: .common)) != nil else { return }
         mainQueue = source

@@ -146,28 +146,38 @@ final class Epoll: Sendable {
 
     fileprivate init(_ number: CInt) { self.number = Mutex(number) }
 
+    /// Whether an epoll accepts `descriptor`: not a regular file, a directory, or a device without poll.
+    static func supports(_ descriptor: CInt) -> Bool {
+        // Without a free descriptor the loop's own epoll will tell.
+        guard let probe = try? OwnedDescriptor.epoll() else { return true }
+        var event = unsafe epoll_event()
+        return unsafe epoll_ctl(probe.number, EPOLL_CTL_ADD, descriptor, &event) == 0 || errno != EPERM
+    }
+
     /// Deregisters a descriptor that is about to be closed. Its number has no registration afterwards.
     ///
     /// - Returns: Whether there was one.
     @discardableResult
     func remove(_ descriptor: CInt) -> Bool {
         // A child of fork(2) shares its parent's epoll.
-        process.isCurrent && number.withLock { reactor_epoll_remove($0, descriptor) }
+        process.isCurrent && number.withLock { epoll_ctl($0, EPOLL_CTL_DEL, descriptor, nil) == 0 }
     }
 
     func nest(in outer: borrowing OwnedDescriptor) throws(Errno) {
         let outer = outer.number
         _ = try number.withLock { (number) throws(Errno) in
-            try SystemCall.make { reactor_epoll_nest(outer, number) }
+            var event = unsafe epoll_event()
+            unsafe event.events = EPOLLIN.rawValue
+            return try SystemCall.make { unsafe epoll_ctl(outer, EPOLL_CTL_ADD, number, &event) }
         }
     }
 
     /// Whether a wait would end at once.
-    var isReady: Bool { number.withLock { reactor_is_readable($0) } }
+    var isReady: Bool { number.withLock { SystemCall.isReadable($0) } }
 
     func unnest(from outer: borrowing OwnedDescriptor) {
         let outer = outer.number
-        number.withLock { _ = reactor_epoll_remove(outer, $0) }
+        number.withLock { _ = epoll_ctl(outer, EPOLL_CTL_DEL, $0, nil) }
     }
 
     /// The epoll is about to be closed.
@@ -191,19 +201,32 @@ private final class EventBase {
         // Only the address leaves the lock: the base belongs to this thread.
         let (address, epoll) = try Self.making.withLock { _ throws(Errno) in
             // libevent ends the process if there are none for its pair of sockets. The other two are the epoll and the probe.
-            _ = try SystemCall.make { reactor_require_descriptors(4) }
+            try OwnedDescriptor.require(4)
             return try withoutMessages { () throws(Errno) in
                 guard let base = unsafe reactor_base_make() else { throw Errno(rawValue: errno) }
-                let epoll = unsafe reactor_base_epoll(base)
-                guard epoll >= 0 else {
-                    let error = Errno(rawValue: errno)
+                do throws(Errno) { return try unsafe (UInt(bitPattern: base), Self.epoll(of: base)) } catch {
                     unsafe event_base_free(base)
                     throw error
                 }
-                return (UInt(bitPattern: base), epoll)
             }
         }
         unsafe (pointer, self.epoll) = (OpaquePointer(bitPattern: address).unsafelyUnwrapped, Epoll(epoll))
+    }
+
+    /// The epoll(7), which libevent does not expose: no other one watches a new descriptor.
+    private static func epoll(of base: OpaquePointer) throws(Errno) -> CInt {
+        let probe = try OwnedDescriptor.eventCounter()
+        let descriptor = probe.number
+        var event: OpaquePointer?
+        try SystemCall.make {
+            unsafe reactor_event_add(base, descriptor, Int16(EV_READ), ignoreReadiness, nil, &event)
+        }
+        defer { unsafe event_free(event) }
+        let limit = CInt(clamping: sysconf(CInt(_SC_OPEN_MAX)))
+        for number in 0..<limit where epoll_ctl(number, EPOLL_CTL_DEL, descriptor, nil) == 0 {
+            return number
+        }
+        throw .notSupported
     }
 
     deinit {
@@ -212,16 +235,26 @@ private final class EventBase {
     }
 
     /// The descriptors that are watched.
-    var descriptors: [CInt] {
-        var found: [CInt] = []
+    var descriptors: [CInt] { events.map(\.descriptor) }
+
+    private var events: [Event] {
+        var found: [Event] = []
         unsafe withUnsafeMutablePointer(to: &found) { found in
             let collect: event_base_foreach_event_cb = { _, event, found in
-                unsafe found!.assumingMemoryBound(to: [CInt].self).pointee.append(event_get_fd(event))
+                unsafe found!.assumingMemoryBound(to: [Event].self).pointee.append(Event(pointer: event!))
                 return 0
             }
             _ = unsafe event_base_foreach_event(pointer, collect, found)
         }
         return found
+    }
+
+    /// `@safe`: an event of the base, which is freed on the base's thread only.
+    @safe
+    private struct Event {
+        let pointer: OpaquePointer
+
+        var descriptor: CInt { unsafe event_get_fd(pointer) }
     }
 
     /// Whether it was created before the process was forked. The child shares the parent's epoll, so a change
@@ -231,7 +264,12 @@ private final class EventBase {
     /// Registers a descriptor with the kernel again, for the registrations that are left of it, after
     /// ``Epoll/remove(_:)``.
     func registerAgain(_ descriptor: CInt) {
-        withoutMessages { unsafe reactor_register_again(pointer, descriptor) }
+        let events = events.filter { $0.descriptor == descriptor }
+        withoutMessages {
+            // libevent tells the kernel only of the first and the last event of a kind.
+            for event in events { unsafe event_del(event.pointer) }
+            for event in events { unsafe event_add(event.pointer, nil) }
+        }
     }
 
     @inline(__always)

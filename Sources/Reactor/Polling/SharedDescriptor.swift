@@ -215,9 +215,19 @@ extension SharedDescriptor {
         owned { fcntl($0, F_DUPFD_CLOEXEC, 0) }
     }
 
-    /// The same pipe or terminal, opened again for writing without blocking; nil if it cannot be.
+    /// The same pipe or terminal, opened again for writing without blocking; nil if it cannot be, and for the master of a
+    /// pseudo-terminal: opening that again would make a new terminal.
     func reopenedForWriting() -> SharedDescriptor? {
-        owned { reactor_reopen_for_writing($0) }
+        var name = [CChar](repeating: 0, count: 32)
+        let isPipe = isPipe
+        return owned { number in
+            let isTerminal = unsafe isatty(number) != 0 && ptsname_r(number, &name, 32) != 0
+            guard isPipe || isTerminal else {
+                errno = ENOTSUP
+                return -1
+            }
+            return unsafe Glibc.open("/proc/self/fd/\(number)", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+        }
     }
 
     private func owned(_ open: (CInt) -> CInt) -> SharedDescriptor? {

@@ -33,7 +33,7 @@ final class Waker {
     func setTimer(_ time: Int64) {
         timerTime = time
         callOnOwnDescriptor("timerfd_settime") {
-            reactor_timerfd_arm(timer, time == .max ? 0 : max(time, 1))
+            reactor_timerfd_set(timer, time == .max ? 0 : max(time, 1), 0, false)
         }
     }
 

@@ -1,4 +1,3 @@
-import CReactorLinux
 import Glibc
 import SystemPackage
 
@@ -142,7 +141,7 @@ private enum FileKind {
         case S_IFREG: self = .regular
         case S_IFSOCK: self = .socket
         default:
-            let isWatchable = try shared.use { (number) throws(Errno) in reactor_epoll_supports(number) }
+            let isWatchable = try shared.use { (number) throws(Errno) in Epoll.supports(number) }
             self = isWatchable ? .watchable : .unwatchable
         }
     }

@@ -27,6 +27,6 @@ final class Condition: Sendable {
     /// - Returns: False if the deadline has passed without a change.
     @discardableResult
     func wait(after generation: UInt32, until deadline: Deadline = .distantFuture) -> Bool {
-        unsafe reactor_condition_wait(condition, generation, deadline.uptimeNanoseconds)
+        unsafe reactor_condition_wait(condition, generation, deadline.kernelNanoseconds)
     }
 }

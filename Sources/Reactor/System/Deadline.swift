@@ -27,7 +27,8 @@ public struct Deadline: InstantProtocol, Sendable {
 
     /// The kernel's time at this deadline: another one only while a test has replaced the time of the calling thread.
     package var kernelNanoseconds: Int64 {
-        self == .distantFuture ? .max : uptimeNanoseconds - reactor_clock_offset()
+        self == .distantFuture
+            ? .max : uptimeNanoseconds.addingSaturated(-(ReplacedClocks.current?.offset ?? 0))
     }
 
     /// Later than every other deadline: a wait without limit.

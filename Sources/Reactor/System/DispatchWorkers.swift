@@ -10,7 +10,7 @@ package enum DispatchWorkers {
     private static let arePrepared = Flag()
     private static let preparing = Mutex(())
     /// An epoll, an eventfd and a timerfd.
-    private static let dispatchDescriptors: CInt = 3
+    private static let dispatchDescriptors = 3
 
     /// The descriptors that the library leaves to the rest of the process: it starts no worker without them, and accepts
     /// no connection with them.
@@ -18,7 +18,7 @@ package enum DispatchWorkers {
     /// Once a second, while work waits for a worker, libdispatch opens a file of /proc, and ends the process if it
     /// cannot. A resolver and a log need some as well. They may be used between this check and libdispatch's
     /// call: it has no hook that would let the library keep a descriptor for it.
-    static let reservedDescriptors: CInt = 4
+    static let reservedDescriptors = 4
 
     /// Makes libdispatch create what its workers need.
     ///
@@ -28,7 +28,7 @@ package enum DispatchWorkers {
         if arePrepared.isRaised { return }
         try preparing.withLock { _ throws(Errno) in
             if arePrepared.isRaised { return }
-            try SystemCall.make { reactor_require_descriptors(dispatchDescriptors + reservedDescriptors) }
+            try OwnedDescriptor.require(dispatchDescriptors + reservedDescriptors)
             try makeThreads()
             awaitTimer()
             arePrepared.raise()

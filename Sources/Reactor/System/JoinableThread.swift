@@ -58,7 +58,8 @@ private final class Start: Sendable {
 
 private func runBody(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
     let start = unsafe Unmanaged<Start>.fromOpaque(argument!).takeRetainedValue()
-    unsafe reactor_set_thread_name(start.name)
+    // The kernel keeps 15 bytes.
+    unsafe pthread_setname_np(pthread_self(), String(decoding: start.name.utf8.prefix(15), as: UTF8.self))
     start.body()
     return nil
 }

@@ -15,9 +15,17 @@ package struct OwnedDescriptor: ~Copyable {
         OwnedDescriptor(try SystemCall.make { eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK)) })
     }
 
+    /// Checks that `count` more descriptors can be opened.
+    package static func require(_ count: Int) throws(Errno) {
+        guard count > 0 else { return }
+        let spare = try eventCounter()
+        try require(count - 1)
+        _ = spare.number
+    }
+
     /// An epoll(7) (epoll_create1(2)).
     package static func epoll() throws(Errno) -> OwnedDescriptor {
-        OwnedDescriptor(try SystemCall.make { reactor_epoll_make() })
+        OwnedDescriptor(try SystemCall.make { epoll_create1(CInt(EPOLL_CLOEXEC)) })
     }
 
     /// A timer on the monotonic clock (timerfd_create(2)).

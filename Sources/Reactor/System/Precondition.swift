@@ -1,4 +1,5 @@
 import CReactorLinux
+import Glibc
 
 /// Ends the process with a message unless `condition` holds.
 ///
@@ -15,7 +16,9 @@ package func require(
 var currentThreadName: String {
     if reactor_is_main_thread() { return "the main thread" }
     let name = unsafe String(unsafeUninitializedCapacity: 16) { buffer in
-        unsafe reactor_get_thread_name(buffer.baseAddress)
+        unsafe buffer.withMemoryRebound(to: CChar.self) {
+            _ = unsafe pthread_getname_np(pthread_self(), $0.baseAddress, $0.count)
+        }
         return unsafe buffer.firstIndex(of: 0) ?? 0
     }
     return "thread '\(name)'"

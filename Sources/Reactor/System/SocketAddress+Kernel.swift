@@ -30,18 +30,17 @@ extension SocketAddress {
     init?(_ raw: reactor_address) {
         let length = Int(raw.length)
         guard length >= MemoryLayout<sa_family_t>.size else { return nil }
-        let family = reactor_address_family(raw)
+        let family = raw.number(at: 0, as: sa_family_t.self)
         switch CInt(family) {
         case AF_INET:
             guard length >= MemoryLayout<sockaddr_in>.size else { return nil }
-            let ip = reactor_address_ip(raw)
-            self = .ipv4(UInt32(truncatingIfNeeded: ip.low), port: ip.port)
+            self = .ipv4(raw.number(at: 4, as: UInt32.self).bigEndian, port: raw.port)
         case AF_INET6:
             guard length >= MemoryLayout<sockaddr_in6>.size else { return nil }
-            let ip = reactor_address_ip(raw)
             self = .ipv6(
-                UInt128(ip.high) << 64 | UInt128(ip.low), port: ip.port, scope: ip.scope,
-                flowInformation: ip.flow)
+                raw.number(at: 8, as: UInt128.self).bigEndian, port: raw.port,
+                scope: raw.number(at: 24, as: UInt32.self),
+                flowInformation: raw.number(at: 4, as: UInt32.self).bigEndian)
         case AF_UNIX: self.init(unixName: raw.bytesAfterFamily)
         default: self.init(.other(Family(rawValue: family), raw.bytesAfterFamily))
         }
@@ -56,11 +55,16 @@ extension SocketAddress {
     /// The address by value, for the functions in CReactorLinux.
     var raw: reactor_address {
         switch storage {
-        case .ipv4(let address, let port): return reactor_address_ipv4(address, port)
+        case .ipv4(let address, let port):
+            var raw = reactor_address(.ipv4, length: MemoryLayout<sockaddr_in>.size, port)
+            raw.set(address.bigEndian, at: 4)
+            return raw
         case .ipv6(let address, let port, let scope, let flow):
-            let (high, low) = (UInt64(truncatingIfNeeded: address >> 64), UInt64(truncatingIfNeeded: address))
-            return reactor_address_ipv6(
-                reactor_ip(high: high, low: low, scope: scope, flow: flow, port: port))
+            var raw = reactor_address(.ipv6, length: MemoryLayout<sockaddr_in6>.size, port)
+            raw.set(flow.bigEndian, at: 4)
+            raw.set(address.bigEndian, at: 8)
+            raw.set(scope, at: 24)
+            return raw
         case .unix(let name):
             // A path that fills sun_path, which other programs may bind to, has no zero byte after it.
             let isPath = unixPathBytes != nil && name.count <= Self.unixNameLimit
@@ -88,8 +92,39 @@ extension SocketAddress {
 }
 
 extension reactor_address {
+    /// At most 126 bytes after the family.
     fileprivate init(_ family: sa_family_t, _ bytes: RawSpan) {
-        self = bytes.withAddress { unsafe reactor_address_make(family, $0, $1) }
+        self.init()
+        set(family, at: 0)
+        length = CInt(MemoryLayout<sa_family_t>.size + bytes.byteCount)
+        unsafe withUnsafeMutableBytes(of: &storage) { storage in
+            unsafe bytes.withUnsafeBytes {
+                unsafe UnsafeMutableRawBufferPointer(rebasing: storage[MemoryLayout<sa_family_t>.size...])
+                    .copyBytes(from: $0)
+            }
+        }
+    }
+
+    /// An IP address without its own number.
+    fileprivate init(_ family: SocketAddress.Family, length: Int, _ port: UInt16) {
+        self.init()
+        self.length = CInt(length)
+        set(family.rawValue, at: 0)
+        set(port.bigEndian, at: 2)
+    }
+
+    fileprivate func number<Number: FixedWidthInteger & BitwiseCopyable>(
+        at offset: Int, as type: Number.Type
+    ) -> Number {
+        unsafe withUnsafeBytes(of: storage) { unsafe $0.loadUnaligned(fromByteOffset: offset, as: type) }
+    }
+
+    fileprivate var port: UInt16 { number(at: 2, as: UInt16.self).bigEndian }
+
+    fileprivate mutating func set(_ number: some FixedWidthInteger & BitwiseCopyable, at offset: Int) {
+        unsafe withUnsafeMutableBytes(of: &storage) {
+            unsafe $0.storeBytes(of: number, toByteOffset: offset, as: type(of: number))
+        }
     }
 
     fileprivate var bytesAfterFamily: [UInt8] {

@@ -32,6 +32,11 @@ package enum SystemCall {
         return CInt(requests[0].revents)
     }
 
+    /// Whether a descriptor is readable now.
+    package static func isReadable(_ descriptor: CInt) -> Bool {
+        (try? poll(descriptor, for: CInt(POLLIN))).map { $0 != 0 } ?? false
+    }
+
     /// poll(2), with a timeout in milliseconds; -1 for none.
     static func poll<let count: Int>(_ requests: inout [count of pollfd], timeout: CInt) throws(Errno) {
         var span = requests.mutableSpan

@@ -1,11 +1,12 @@
 import CReactorLinux
 import Glibc
+import Synchronization
 package import SystemPackage
 
 /// What moves the time of the threads of a test. ReactorTesting has the only one; a thread without one has the kernel's
 /// time.
 ///
-/// The clocks themselves are a `reactor_clock`, which ``enter(_:)`` connects to the thread.
+/// The clocks themselves are ``ReplacedClocks``.
 package protocol TimeSource: AnyObject, Sendable {
     /// Replaces the time of the calling thread, which works for one with this time, until ``leaveThread()``.
     func enterThread()
@@ -53,57 +54,103 @@ package protocol TimeSource: AnyObject, Sendable {
 
 /// What replaces the calling thread's time; nil for the kernel's.
 @inline(__always)
-package var currentTimeSource: (any TimeSource)? {
-    guard let pointer = unsafe reactor_time_source() else { return nil }
-    return unsafe Unmanaged<ReplacedClocks>.fromOpaque(pointer).takeUnretainedValue().source
-}
+package var currentTimeSource: (any TimeSource)? { ReplacedClocks.current?.source }
 
-/// The clocks of threads whose time is replaced. The monotonic clock stands still, or runs as the kernel's does.
-@safe
+/// The clocks of threads whose time is replaced. They begin with the kernel's time. The monotonic clock stands still, or runs
+/// as the kernel's does.
 package final class ReplacedClocks: Sendable {
-    /// `nonisolated(unsafe)`: it is set once, its memory lives as long as this object, and the C functions access it
-    /// atomically.
-    private nonisolated(unsafe) let clocks: OpaquePointer
+    /// The monotonic time while it stands still; 0 while it runs.
+    private let stoppedAt: Atomic<Int64>
+    /// How far the running monotonic time is ahead of the kernel's.
+    private let running = Atomic<Int64>(0)
+    /// How far the other clocks are ahead of the monotonic time.
+    private let wallClock: Atomic<Int64>
+    private let bootTime: Atomic<Int64>
     private let reference = Mutex(Reference())
+    /// How many threads have another time than the kernel's.
+    private static let threadCount = Mutex(0)
 
     private struct Reference {
         weak var source: (any TimeSource)?
     }
 
-    package init() { unsafe clocks = reactor_clock_make() }
-
-    deinit { unsafe reactor_clock_free(clocks) }
+    package init() {
+        let now = reactor_kernel_nanoseconds(CLOCK_MONOTONIC)
+        stoppedAt = Atomic(now)
+        wallClock = Atomic(reactor_kernel_nanoseconds(CLOCK_REALTIME) - now)
+        bootTime = Atomic(reactor_kernel_nanoseconds(CLOCK_BOOTTIME) - now)
+    }
 
     package var source: (any TimeSource)? { reference.withLock { $0.source } }
+
+    /// The calling thread's; nil if its time is the kernel's.
+    @inline(__always)
+    static var current: ReplacedClocks? {
+        guard let pointer = unsafe reactor_time_source() else { return nil }
+        return unsafe Unmanaged<ReplacedClocks>.fromOpaque(pointer).takeUnretainedValue()
+    }
 
     /// Replaces the calling thread's time until ``leave()``, which is called on the same thread. The thread retains this.
     package func enter(for source: any TimeSource) {
         reference.withLock { $0.source = source }
-        unsafe reactor_replace_time(clocks, Unmanaged.passRetained(self).toOpaque())
+        unsafe reactor_replace_source(Unmanaged.passRetained(self).toOpaque())
+        Self.changeThreadCount(by: 1)
     }
 
     package func leave() {
-        reactor_replace_time(nil, nil)
+        reactor_replace_source(nil)
+        Self.changeThreadCount(by: -1)
         unsafe Unmanaged.passUnretained(self).release()
     }
 
+    private static func changeThreadCount(by change: Int) {
+        threadCount.withLock { count in
+            count += change
+            reactor_set_diagnostics(UInt32(REACTOR_TIME_IS_REPLACED), count > 0)
+        }
+    }
+
     /// The monotonic time, in nanoseconds.
-    package var now: Int64 { unsafe reactor_clock_now(clocks) }
+    package var now: Int64 {
+        let now = stoppedAt.load(ordering: .sequentiallyConsistent)
+        return now != 0 ? now : reactor_kernel_nanoseconds(CLOCK_MONOTONIC) + offset
+    }
+
+    /// How far the monotonic time is ahead of the kernel's while it runs.
+    var offset: Int64 { running.load(ordering: .sequentiallyConsistent) }
 
     /// Lets the monotonic clock stand still at `time`.
-    package func stop(at time: Int64) { unsafe reactor_clock_stop(clocks, time) }
+    package func stop(at time: Int64) { stoppedAt.store(time, ordering: .sequentiallyConsistent) }
 
     /// Lets the monotonic clock run on from the time at which it stands.
-    package func run() { unsafe reactor_clock_run(clocks) }
+    package func run() {
+        let time = stoppedAt.load(ordering: .sequentiallyConsistent)
+        guard time != 0 else { return }
+        running.store(time - reactor_kernel_nanoseconds(CLOCK_MONOTONIC), ordering: .sequentiallyConsistent)
+        stop(at: 0)
+    }
 
     /// How far `clock` is ahead of the monotonic clock, in nanoseconds.
     package func lead(of clock: CInt) -> Int64 {
-        unsafe reactor_clock_lead(clocks, clock)
+        let isWallClock = clock == CLOCK_REALTIME
+        return isWallClock ? wallClock.load(ordering: .relaxed) : bootTime.load(ordering: .relaxed)
     }
 
     package func setLead(of clock: CInt, to lead: Int64) {
-        unsafe reactor_clock_set_lead(clocks, clock, lead)
+        let isWallClock = clock == CLOCK_REALTIME
+        if isWallClock {
+            wallClock.store(lead, ordering: .relaxed)
+        } else {
+            bootTime.store(lead, ordering: .relaxed)
+        }
     }
+}
+
+/// What reactor_clock_nanoseconds returns on a thread whose time is replaced.
+@c(reactor_replaced_nanoseconds)
+func replacedNanoseconds(_ clocks: UnsafeMutableRawPointer?, _ clock: clockid_t) -> Int64 {
+    let clocks = unsafe Unmanaged<ReplacedClocks>.fromOpaque(clocks!).takeUnretainedValue()
+    return clock == CLOCK_MONOTONIC ? clocks.now : clocks.now + clocks.lead(of: clock)
 }
 
 /// A loop that is about to wait.
@@ -124,5 +171,5 @@ package struct LoopWait: Sendable {
     package var isReady: Bool { readiness() }
 
     /// Ends the wait of another thread's loop.
-    package func end() { _ = reactor_timerfd_arm(timer, 1) }
+    package func end() { _ = reactor_timerfd_set(timer, 1, 0, false) }
 }

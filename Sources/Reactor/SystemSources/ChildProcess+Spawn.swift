@@ -85,8 +85,12 @@ private struct ChildEnds {
     }
 
     private mutating func openTerminal(_ size: ChildProcess.TerminalSize) throws(Errno) {
-        let master = try Self.owned { reactor_terminal_make(size.raw) }
+        let master = try Self.owned {
+            unsafe Glibc.open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC)
+        }
         let number = master.number
+        try SystemCall.make { reactor_terminal_unlock(number) }
+        try SystemCall.make { reactor_terminal_resize(number, size.raw) }
         let terminal = try Self.owned { reactor_terminal_open(number) }
         for number in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO] { passed[number] = terminal }
         (self.master, self.terminal, output) = (master, terminal, master)
@@ -138,11 +142,12 @@ private struct ChildEnds {
     }
 
     private static func pipe() throws(IOError) -> (read: SharedDescriptor, write: SharedDescriptor) {
-        let pipe = reactor_pipe_make()
-        guard pipe.read >= 0 else { throw IOError(.open, "a pipe", Errno(rawValue: errno)) }
+        var ends: [CInt] = [-1, -1]
+        try attempt(.open, "a pipe") { () throws(Errno) in
+            _ = try SystemCall.make { unsafe pipe2(&ends, O_CLOEXEC) }
+        }
         return (
-            SharedDescriptor(pipe.read, closesWhenDone: true),
-            SharedDescriptor(pipe.write, closesWhenDone: true)
+            SharedDescriptor(ends[0], closesWhenDone: true), SharedDescriptor(ends[1], closesWhenDone: true)
         )
     }
 
@@ -152,7 +157,7 @@ private struct ChildEnds {
 }
 
 extension ChildProcess.TerminalSize {
-    var raw: reactor_terminal_size { reactor_terminal_size(rows: rows, columns: columns) }
+    var raw: winsize { winsize(ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0) }
 }
 
 extension ChildProcess.Configuration.ErrorOutput {
@@ -288,7 +293,9 @@ private let equalsSign = UInt8(ascii: "=")
 private enum ProcessEnvironment {
     static var entries: [[UInt8]] {
         var entries: [[UInt8]] = []
-        while let entry = unsafe reactor_environment_entry(entries.count) {
+        // clearenv(3) sets it to NULL.
+        guard unsafe UInt(bitPattern: environ) != 0 else { return [] }
+        while let entry = unsafe environ[entries.count] {
             unsafe entries.append(Array(UnsafeRawBufferPointer(start: entry, count: strlen(entry))))
         }
         return entries

@@ -41,7 +41,7 @@ public final class ChildProcess: Sendable {
         (processIdentifier, descriptor) = (spawned.process, spawned.descriptor)
         (self.name, self.terminal) = (name, terminal)
         currentTimeSource?.noteWork { [weak self] in
-            self.map { !reactor_is_readable($0.descriptor) } ?? false
+            self.map { !SystemCall.isReadable($0.descriptor) } ?? false
         }
     }
 
@@ -56,7 +56,7 @@ public final class ChildProcess: Sendable {
     /// How the process has ended; nil while it runs.
     public var termination: Termination? {
         collected.withLock { collected in
-            if collected == nil { collected = Termination(reactor_collect(descriptor, false)) }
+            if collected == nil { collected = Termination(collecting: descriptor) }
             return collected
         }
     }
@@ -181,7 +181,7 @@ private enum Collector {
 
     /// Waits for the end: a debugger may have the process for some time after that.
     private static func collect(_ descriptor: CInt) {
-        _ = reactor_collect(descriptor, true)
+        _ = ChildProcess.Termination(collecting: descriptor, waits: true)
         close(descriptor)
     }
 }
@@ -229,22 +229,30 @@ extension ChildProcess {
         /// Whether it has exited with status 0.
         public var isSuccess: Bool { reason == .exited(status: 0) }
 
-        /// Nil if it has not ended.
-        init?(_ raw: reactor_termination) {
-            switch raw.code {
+        /// Collects the process of a pidfd; nil if it has not ended.
+        init?(collecting descriptor: CInt, waits: Bool = false) {
+            var (information, use) = unsafe (siginfo_t(), rusage())
+            let code = unsafe reactor_collect(descriptor, waits, &information, &use)
+            let status = unsafe information._sifields._sigchld.si_status
+            switch code {
             case 0, -EAGAIN: return nil
-            case CInt(CLD_EXITED): reason = .exited(status: raw.status)
+            case CInt(CLD_EXITED): reason = .exited(status: status)
             case CInt(CLD_KILLED), CInt(CLD_DUMPED):
-                reason = .signalled(raw.status, dumpedCore: raw.code == CInt(CLD_DUMPED))
+                reason = .signalled(status, dumpedCore: code == CInt(CLD_DUMPED))
             default: reason = .unknown
             }
-            resourceUse = ResourceUse(
-                userTime: .nanoseconds(raw.user_nanoseconds),
-                systemTime: .nanoseconds(raw.system_nanoseconds),
-                maximumResidentSize: Int(raw.resident_bytes), minorFaults: Int(raw.minor_faults),
-                majorFaults: Int(raw.major_faults), voluntaryContextSwitches: Int(raw.voluntary_switches),
-                involuntaryContextSwitches: Int(raw.involuntary_switches))
+            resourceUse = ResourceUse(use)
         }
+    }
+}
+
+extension ChildProcess.Termination.ResourceUse {
+    fileprivate init(_ use: rusage) {
+        func duration(_ time: timeval) -> Duration { .seconds(time.tv_sec) + .microseconds(time.tv_usec) }
+        (userTime, systemTime) = (duration(use.ru_utime), duration(use.ru_stime))
+        maximumResidentSize = use.ru_maxrss * 1024
+        (minorFaults, majorFaults) = (use.ru_minflt, use.ru_majflt)
+        (voluntaryContextSwitches, involuntaryContextSwitches) = (use.ru_nvcsw, use.ru_nivcsw)
     }
 }
 

@@ -60,8 +60,8 @@ public final class FileWatcher: EventSource {
         case removed(FilePath)
         /// A file or folder has got another name or folder, perhaps in the place of another, which is gone.
         ///
-        /// A move back to where the last one began, or the second half of an exchange (renameat2(2)), is no
-        /// `moved` event: ``created(_:)`` reports the new path, and ``created(_:)`` or ``removed(_:)`` the old one.
+        /// A move back to where the last one began is ``removed(_:)`` and ``created(_:)``: it may be half of an exchange
+        /// (renameat2(2)), after which ``created(_:)`` reports what the other path has now.
         case moved(from: FilePath, to: FilePath)
         /// A folder that was given, or the folder of a file that was given, has been removed, moved or
         /// unmounted. The path is the one that was given, and is not watched any more. A file that is removed

@@ -59,8 +59,7 @@ extension WatchedFolders {
         guard let move = take(cookie) else { return }
         if move.isFolder { vanish(below: move.path) }
         if move.isReported, let path = path(of: move.place) { events.append(.removed(path)) }
-        // What it was exchanged for, if that was not watched: perhaps a folder, and reported as removed already.
-        if move.isAfterArrival { appearIfTaken(move.place) }
+        appearIfExchanged(move)
     }
 
     /// Ends the wait for the second half of a move. Its folder is cut off until it has another place.
@@ -106,14 +105,13 @@ extension WatchedFolders {
             for reader in readers where reader.number == place.folder { reader.changed.insert(place.name) }
         }
         if change.has(IN_MOVED_FROM) { return depart(change, from: place, in: folder) }
-        if change.isOfNames { folder.arrival = nil }
-        if change.has(IN_MOVED_TO) {
-            if let move = take(change.cookie) {
-                finish(move, at: place, in: folder)
-                if !move.changes.isEmpty { changes.insert(contentsOf: move.changes, at: changes.startIndex) }
-                return
-            }
-            folder.arrival = (place.name, nil)
+        let move = change.has(IN_MOVED_TO) ? take(change.cookie) : nil
+        if change.isOfNames { folder.arrival = change.has(IN_MOVED_TO) ? (place.name, move?.place) : nil }
+        if let move {
+            finish(move, at: place, in: folder)
+            appearIfExchanged(move)
+            if !move.changes.isEmpty { changes.insert(contentsOf: move.changes, at: changes.startIndex) }
+            return
         }
         guard folder.reports(place.name) else { return }
         if change.has(IN_CREATE), folder.reported?[place.name] == true {
@@ -130,7 +128,6 @@ extension WatchedFolders {
     private mutating func depart(_ change: FolderChange, from place: Place, in folder: Folder) {
         guard let path = path(of: place, onDisk: true) else { return }
         let arrival = exchange(&folder.arrival, with: nil)
-        let isAfterArrival = arrival?.name == place.name
         let number = change.isOfFolder ? folder.children.removeValue(forKey: place.name) : nil
         // The folder that was found there came later.
         let isOther = folder.children[place.name] != nil
@@ -138,7 +135,7 @@ extension WatchedFolders {
         moves[change.cookie] = Move(
             place: place, path: path, isFolder: change.isOfFolder,
             isReported: folder.hasReported(place.name) && !isOther, date: .now, number: number,
-            isAfterArrival: isAfterArrival, origin: isAfterArrival ? arrival?.from : nil)
+            arrival: arrival?.name == place.name ? arrival : nil)
         if let number { folders[number]?.move = change.cookie }
         folder.departure = change.cookie
         forget(place)
@@ -161,30 +158,24 @@ extension WatchedFolders {
         if isFolder, folder.isInTree { unread.append((place, .appeared)) }
     }
 
-    /// Reports what is at `place` on the disk, if anything is.
-    @discardableResult private mutating func appearIfTaken(_ place: Place) -> Bool {
-        guard folders[place.folder]?.reports(place.name) == true,
+    /// Reports what is where the move began, if that may have been an exchange (renameat2(2)).
+    private mutating func appearIfExchanged(_ move: Move) {
+        let place = move.place
+        guard move.arrival != nil, folders[place.folder]?.reports(place.name) == true,
             let path = path(of: place, onDisk: true), path.isTaken
-        else { return false }
+        else { return }
         appear(at: place, isFolder: true)
-        return true
     }
 
     /// The second half of a move.
     private mutating func finish(_ move: Move, at place: Place, in folder: Folder) {
         let isReported = folder.reports(place.name)
         if move.isFolder { vanish(below: move.path) }
-        if move.origin == place {
-            // Either a way back or the second half of an exchange. The disk knows.
-            if isReported { appear(at: place, isFolder: move.isFolder) }
-            let isTaken = appearIfTaken(move.place)
-            if !isTaken, move.isReported, let old = self.path(of: move.place) { events.append(.removed(old)) }
-            return
-        }
-        folder.arrival = (place.name, move.place)
         let old = move.isReported ? self.path(of: move.place) : nil
         let followed = move.number.flatMap { folders[$0] != nil && folder.isInTree ? $0 : nil }
-        let isOther = followed.map { isUnsettledElsewhere($0, than: place) } ?? false
+        // A way back may be the second half of an exchange: another file or folder has come.
+        let isOther =
+            move.arrival?.from == place || followed.map { isUnsettledElsewhere($0, than: place) } ?? false
         guard let old, let path = path(of: place), isReported, !isOther else {
             if let old { events.append(.removed(old)) }
             if isReported { appear(at: place, isFolder: move.isFolder) }

@@ -96,9 +96,8 @@ struct WatchedFolders: ~Copyable {
         let date: Deadline
         /// The folder that is moved, if it is watched.
         let number: CInt?
-        /// Whether the last change in its folder was a move to the same name, and where that began: the two may be an
-        /// exchange (renameat2(2)).
-        let (isAfterArrival, origin): (Bool, Place?)
+        /// The arrival of its name, if no name has changed since: the two moves may be an exchange (renameat2(2)).
+        let arrival: (name: FileName, from: Place?)?
         /// What happened in the folder that is moved before the second half came.
         var changes: [FolderChange] = []
     }

@@ -1,4 +1,5 @@
 import CReactorLibcurl
+import Glibc
 import Reactor
 
 /// A transfer of libcurl's: its settings, and once it has begun, its state.
@@ -227,8 +228,18 @@ enum Libcurl {
 
     /// Calls libcurl without a SIGPIPE.
     static func call<Result>(_ body: () -> Result) -> Result {
-        let unblocks = raisesSignals && reactor_curl_block_sigpipe()
-        defer { if unblocks { reactor_curl_unblock_sigpipe() } }
+        guard raisesSignals else { return body() }
+        var (signals, before) = (sigset_t(), sigset_t())
+        unsafe sigemptyset(&signals)
+        unsafe sigaddset(&signals, SIGPIPE)
+        unsafe pthread_sigmask(SIG_BLOCK, &signals, &before)
+        defer {
+            if unsafe sigismember(&before, SIGPIPE) == 0 {
+                var none = timespec()
+                while unsafe sigtimedwait(&signals, nil, &none) < 0, errno == EINTR {}
+                unsafe pthread_sigmask(SIG_UNBLOCK, &signals, nil)
+            }
+        }
         return body()
     }
 }

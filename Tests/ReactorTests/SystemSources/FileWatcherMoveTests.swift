@@ -41,6 +41,18 @@ import Testing
         #expect(try await iterator.next() == .moved(from: tree("a"), to: tree("c")))
     }
 
+    @Test func `an exchange is a move, and both paths are made anew`() throws {
+        let watch = try Watch()
+        let (one, other) = (watch.tree("a"), watch.tree("b"))
+        watch.tree.make("a", "b")
+        try watch.watch()
+        watch.tree.exchange("a", "b")
+        #expect(
+            try watch.take() == [
+                .moved(from: one, to: other), .removed(other), .created(one), .created(other),
+            ])
+    }
+
     @Test(arguments: [("a", "b"), ("b", "a")])
     func `a watched file that is exchanged for one that is not watched is made anew`(
         first: String, second: String
