@@ -121,12 +121,10 @@ extension StreamEngine.State {
                 on: .current, backend.isReady() ? .confirmed : .none, isInRunningMode: isInRunningMode)
         }
         guard action == .checkRoom else { return action }
-        do throws(Errno) { machine.checked(try backend.checkRoom()) } catch {
+        do throws(Errno) { return machine.checked(try backend.checkRoom()) } catch {
             fault = error
             return .none
         }
-        action = machine.serve(on: .current, .none, isInRunningMode: isInRunningMode)
-        return action == .none ? machine.next : action
     }
 }
 

@@ -68,10 +68,11 @@ extension StreamMachine {
         }
     }
 
-    /// The engine has checked for room.
-    mutating func checked(_ room: Room) {
+    /// The engine has checked for room, because it was told to before an event is delivered.
+    mutating func checked(_ room: Room) -> Action {
         self.room = room
         if room != .found { pendingBits &= ~transferBits }
+        return canDeliver ? deliverPending() : next
     }
 
     /// Whether to ask the backend what the next read or write can expect: ``note(_:)``.
@@ -104,15 +105,13 @@ extension StreamMachine {
         guard action == .none else { return action }
         guard canDeliver else { return delivery == .held && !isOnQueue ? .turnPassed : .none }
         guard attachment!.isUpToDate || isInRunningMode(attachment!.membership) else { return .none }
-        if mustCheckRoom { return .checkRoom }
-        if isOnQueue { return enqueue() }
-        delivery = .underway
-        return beginBatch()
+        return mustCheckRoom ? .checkRoom : deliverPending()
     }
 
-    private mutating func enqueue() -> Action {
-        delivery = .enqueued
-        return .enqueue
+    @inline(__always)
+    private mutating func deliverPending() -> Action {
+        delivery = isOnQueue ? .enqueued : .underway
+        return isOnQueue ? .enqueue : beginBatch()
     }
 
     /// The callback on the queue starts. It has nothing to do if the stream has left the queue since.

@@ -106,6 +106,7 @@ struct StreamMachine {
     var pending: Stream.Event { Stream.Event(rawValue: UInt(pendingBits)) }
 
     /// Whether bytes can be moved.
+    @inline(__always)
     var isOpen: Bool { status == .open || status == .reading || status == .writing }
 
     // MARK: Opening and closing

@@ -229,8 +229,7 @@ extension Model {
             return serve(.confirmed)
         case .checkRoom:
             (isRoomKnown, isAwaitingBackend) = (room == .found, room == .awaited)
-            machine.checked(room)
-            return serve(.none)
+            perform(machine.checked(room))
         default: perform(action)
         }
         return true
