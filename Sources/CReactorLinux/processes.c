@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -215,7 +216,8 @@ struct reactor_spawned reactor_spawn_start(const struct reactor_spawn *request) 
 
 // MARK: A spawned process
 
-int reactor_collect(int descriptor, bool waits, siginfo_t *information, struct rusage *use) {
+int reactor_collect(int descriptor, bool waits, void *into, void *use) {
+    siginfo_t *information = into;
     int options = WEXITED | (waits ? 0 : WNOHANG);
     information->si_pid = 0;
     long result;
@@ -238,7 +240,10 @@ int reactor_signal_group(int descriptor, int leader, int signal) {
 
 // MARK: Pseudo-terminals
 
-int reactor_terminal_resize(int master, struct winsize size) { return ioctl(master, TIOCSWINSZ, &size); }
+int reactor_terminal_resize(int master, uint16_t rows, uint16_t columns) {
+    struct winsize size = {.ws_row = rows, .ws_col = columns};
+    return ioctl(master, TIOCSWINSZ, &size);
+}
 
 int reactor_terminal_unlock(int master) { return ioctl(master, TIOCSPTLCK, &(int){0}); }
 

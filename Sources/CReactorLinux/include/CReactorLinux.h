@@ -4,16 +4,13 @@
 // libdispatch's hooks for a main-queue run loop, thread-local storage, code that may only call async-signal-safe functions,
 // and vector instructions.
 
-#include <pthread.h>
+// None of the headers whose types the module Glibc exports: a client that uses their members would have to import this module.
 #include <setjmp.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <sys/ioctl.h>
-#include <sys/resource.h>
 #include <sys/timerfd.h>
 #include <sys/types.h>
 #include <time.h>
@@ -210,7 +207,7 @@ struct reactor_spawned {
 struct reactor_spawned reactor_spawn_start(const struct reactor_spawn *request);
 /// Collects the child of a pidfd, if it has ended, or waits until it has (waitid(2)). CLD_EXITED, CLD_KILLED or CLD_DUMPED; 0
 /// while it runs; -errno if it cannot be known.
-int reactor_collect(int descriptor, bool waits, siginfo_t *information, struct rusage *use);
+int reactor_collect(int descriptor, bool waits, void *into, void *use);
 /// pidfd_send_signal(2): 0, or -1 with errno.
 int reactor_signal_process(int descriptor, int signal);
 /// Sends `signal` to the group that the process of a pidfd leads: 0, or -1 with errno, ESRCH if the process was collected.
@@ -220,7 +217,7 @@ int reactor_signal_group(int descriptor, int leader, int signal);
 // TIOCSPTLCK, TIOCGPTPEER and TIOCSWINSZ of a pseudo-terminal's master (ioctl_tty(2)).
 int reactor_terminal_unlock(int master);
 int reactor_terminal_open(int master);
-int reactor_terminal_resize(int master, struct winsize size);
+int reactor_terminal_resize(int master, uint16_t rows, uint16_t columns);
 
 // MARK: Sockets
 

@@ -90,7 +90,7 @@ private struct ChildEnds {
         }
         let number = master.number
         try SystemCall.make { reactor_terminal_unlock(number) }
-        try SystemCall.make { reactor_terminal_resize(number, size.raw) }
+        try SystemCall.make { reactor_terminal_resize(number, size.rows, size.columns) }
         let terminal = try Self.owned { reactor_terminal_open(number) }
         for number in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO] { passed[number] = terminal }
         (self.master, self.terminal, output) = (master, terminal, master)
@@ -154,10 +154,6 @@ private struct ChildEnds {
     private static func owned(_ open: () -> CInt) throws(Errno) -> SharedDescriptor {
         SharedDescriptor(try SystemCall.make(open), closesWhenDone: true)
     }
-}
-
-extension ChildProcess.TerminalSize {
-    var raw: winsize { winsize(ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0) }
 }
 
 extension ChildProcess.Configuration.ErrorOutput {

@@ -140,7 +140,7 @@ public final class ChildProcess: Sendable {
     public func resizeTerminal(to size: TerminalSize) throws(Errno) {
         guard let terminal else { throw Errno(rawValue: ENOTTY) }
         try terminal.use { (number) throws(Errno) in
-            _ = try SystemCall.make { reactor_terminal_resize(number, size.raw) }
+            _ = try SystemCall.make { reactor_terminal_resize(number, size.rows, size.columns) }
         }
     }
 }
