@@ -63,6 +63,19 @@ import Testing
         #expect(trace.all == ["job"])
     }
 
+    @Test func `jobs from another thread come after those that wait for their mode already`() throws {
+        for mode in [RunLoop.Mode.default, .custom] { loop.hold(mode) }
+        start("early", inModes: [.custom])
+        let (executor, trace) = (loop.executor(inModes: [.custom]), trace)
+        try onAThread {
+            for name in ["late", "later"] { Task(executorPreference: executor) { trace(name) } }
+        }
+        loop.poll()
+        #expect(trace.all == [])
+        loop.poll(.custom)
+        #expect(trace.all == ["early", "late", "later"])
+    }
+
     @Test func `a run nested in a job continues with the jobs after it`() {
         loop.hold(.custom)
         startNested(in: .custom, inModes: [.default, .custom])
