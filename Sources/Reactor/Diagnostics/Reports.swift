@@ -159,7 +159,7 @@ extension RunLoop.Source: Watched {
 }
 
 extension EventSource {
-    /// Has the debug mode report the source if it is ready in modes that have never run. Called again after each change.
+    /// Makes the debug mode report the source if it is ready in modes that have never run. Called again after each change.
     @inline(never)
     final func watchForReports() {
         watched = nil

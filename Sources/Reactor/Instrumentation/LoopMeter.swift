@@ -151,7 +151,7 @@ final class LoopMeter: Sendable {
         if isNew { Watchdog.watchCalls(of: self) }
     }
 
-    /// Changes the innermost call that is under way, if there is one.
+    /// Changes the innermost call in progress, if there is one.
     @discardableResult
     private func changeCall<Result: Sendable>(_ change: (inout Call) -> Result?) -> Result? {
         measured.withLock { measured in
@@ -160,7 +160,7 @@ final class LoopMeter: Sendable {
         }
     }
 
-    /// Names the callback under way, which the loop does not know better.
+    /// Names the callback in progress, if the loop has no better name for it.
     func rename(_ name: String) { changeCall { ($0.name, $0.account) = (name, name) } }
 
     /// Notes that a sleep has ended.

@@ -89,13 +89,14 @@ final class SocketInput: SocketHalf, InputBackend {
 
     func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
         while true {
-            if let transfer = try readIfReady(into: &buffer) { return transfer }
+            let transfer = try readIfReady(into: &buffer)
+            if !transfer.wouldWait { return transfer }
             try connection.waitForBytes()
         }
     }
 
     @inline(__always)
-    func readIfReady(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
+    func readIfReady(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
         if connection.isRefused { throw .protocolNotSupported }
         let count: Int?
         do throws(Errno) { count = try connection.receive(into: &buffer) } catch {
@@ -106,7 +107,7 @@ final class SocketInput: SocketHalf, InputBackend {
             return Transfer(count: count)
         }
         if let fault = connection.fault { throw fault }
-        return count == 0 ? Transfer(count: 0, isAtEnd: true) : nil
+        return Transfer(count: 0, isAtEnd: count == 0)
     }
 }
 

@@ -50,9 +50,9 @@ final class DescriptorInput: InputBackend {
         }
     }
 
-    func readIfReady(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
-        guard isReady() else { return nil }
-        return try shared.use { (number) throws(Errno) in try attempt(number, &buffer) }
+    func readIfReady(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
+        guard isReady() else { return Transfer(count: 0) }
+        return try shared.use { (number) throws(Errno) in try attempt(number, &buffer) } ?? Transfer(count: 0)
     }
 
     /// Nil if no bytes are available, or none can be read before poll(2) reports them.

@@ -18,7 +18,7 @@ protocol KernelOutput: OutputBackend {
     var hasKernelRoom: Bool { get }
     /// Called when the kernel has no room.
     func noteFull()
-    /// Called when poll(2) reports an error: throws what a write would throw, and notifies nobody.
+    /// Called when poll(2) reports an error: throws what a write would throw, without notifying the other half.
     func checkPeer() throws(Errno)
     /// What the next bytes need room in.
     var roomSource: RoomSource { get }

@@ -69,7 +69,7 @@ extension StreamEngine {
     func send(_ part: FilePart) -> Int? {
         let backend = state.withLock { $0.machine.isOpen && !$0.isSubclassed ? $0.backend : nil }
         guard let transfer = backend?.send(part) else { return nil }
-        return finish(transfer, of: part.range.count)
+        return finish(transfer, of: part.range.count).count
     }
 
     /// Writes bytes of a file without waiting for room.

@@ -180,7 +180,7 @@ extension StreamEngine: Watched {
             + "stream, or read it"
     }
 
-    /// Has the debug mode report that no code reads what a child of this process writes to `pipe`.
+    /// Makes the debug mode report that no code reads what a child of this process writes to `pipe`.
     @inline(never)
     func watchChildOutput(_ pipe: SharedDescriptor) {
         state.withLock { $0.childOutput = pipe }

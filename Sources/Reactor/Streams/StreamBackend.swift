@@ -62,8 +62,8 @@ protocol StreamBackend: AnyObject, Sendable {
     func transferFailed(_ error: Errno) -> Errno
     /// Waits for at least one byte, then copies the bytes that are there and fit.
     func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer
-    /// As ``read(into:)``, but nil where that would wait.
-    func readIfReady(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer?
+    /// As ``read(into:)``, but copies nothing where that would wait.
+    func readIfReady(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer
     /// The remaining bytes, which then count as read, if they are in memory.
     func takeBuffer() -> UnsafeRawBufferPointer?
 
@@ -171,8 +171,8 @@ extension StreamBackend {
     func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
         throw .badFileDescriptor
     }
-    func readIfReady(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
-        isReadyOnLoop() ? try read(into: &buffer) : nil
+    func readIfReady(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
+        isReadyOnLoop() ? try read(into: &buffer) : Transfer(count: 0)
     }
     func takeBuffer() -> UnsafeRawBufferPointer? { nil }
 

@@ -150,63 +150,56 @@ extension StreamEngine {
     ///
     /// - Returns: The number of bytes; 0 at the end; nil if an event will report more.
     func readIfReady(into buffer: inout MutableRawSpan) throws -> Int? {
-        do throws(Errno) {
-            let moved = try moveNow(buffer.byteCount) { (backend) throws(Errno) in
-                try backend.readNow(into: &buffer)
-            }
-            if let moved { return moved.wouldWait ? nil : moved.count }
-        } catch {
-            throw failed(with: backend.transferFailed(error))
-        }
-        let (status, backend) = state.withLock { ($0.machine.status, $0.backend) }
-        switch status {
-        case .open, .reading, .writing: break
-        case .atEnd: return 0
-        case .opening: return nil
-        case .notOpen, .closed, .error: throw failure
-        }
-        do throws(Errno) {
-            let transfer = try backend.readIfReady(into: &buffer)
-            let count = finish(transfer ?? Transfer(count: 0), of: buffer.byteCount)
-            return transfer == nil ? nil : count
-        } catch {
-            throw failed(with: error)
-        }
+        let transfer = try transferIfReady(
+            buffer.byteCount, { (backend) throws(Errno) in try backend.readNow(into: &buffer) },
+            unlocked: { (backend) throws(Errno) in try backend.readIfReady(into: &buffer) })
+        return transfer.wouldWait ? nil : transfer.count
     }
 
     /// Writes without waiting.
     ///
     /// - Returns: The number of accepted bytes; nil if an event will report room.
     func writeIfReady(_ bytes: RawSpan) throws -> Int? {
+        let transfer = try transferIfReady(
+            bytes.byteCount, { (backend) throws(Errno) in try backend.writeNow(bytes) },
+            unlocked: { (backend) throws(Errno) in try backend.writeIfReady(bytes) })
+        guard transfer.count > 0 || !transfer.isAtEnd else { throw failure(backend.endError) }
+        return transfer.wouldWait ? nil : transfer.count
+    }
+
+    /// Moves up to `size` bytes without waiting: by `move`, or by `unlocked` if the backend moves bytes only with nothing
+    /// locked.
+    @inline(__always)
+    private func transferIfReady(
+        _ size: Int, _ move: (any StreamBackend) throws(Errno) -> Transfer?,
+        unlocked: (any StreamBackend) throws(Errno) -> Transfer
+    ) throws -> Transfer {
         do throws(Errno) {
-            let moved = try moveNow(bytes.byteCount) { (backend) throws(Errno) in try backend.writeNow(bytes)
-            }
-            if let moved { return moved.wouldWait ? nil : moved.count }
+            if let transfer = try moveNow(size, move) { return transfer }
         } catch {
             throw failed(with: backend.transferFailed(error))
         }
         let (status, backend) = state.withLock { ($0.machine.status, $0.backend) }
         switch status {
         case .open, .reading, .writing: break
-        case .atEnd: throw failure(backend.endError)
-        case .opening: return nil
+        case .atEnd: return Transfer(count: 0, isAtEnd: true)
+        case .opening: return Transfer(count: 0)
         case .notOpen, .closed, .error: throw failure
         }
         do throws(Errno) {
-            let transfer = try backend.writeIfReady(bytes)
-            let count = finish(transfer, of: bytes.byteCount)
-            if count == 0, transfer.isAtEnd { throw backend.endError }
-            return count > 0 ? count : nil
+            return finish(try unlocked(backend), of: size)
         } catch {
             if self.status == .atEnd { throw failure(backend.endError) }
             throw failed(with: error)
         }
     }
 
-    /// Takes that bytes were moved by a call that does not wait.
-    func finish(_ transfer: Transfer, of count: Int) -> Int {
-        _ = state.withLock { $0.machine.begin(count: count) }
-        return finishTransfer(transfer)
+    /// Reports a transfer of up to `size` bytes that has been made with the stream open.
+    @discardableResult
+    func finish(_ transfer: Transfer, of size: Int) -> Transfer {
+        _ = state.withLock { $0.machine.begin(count: size) }
+        finishTransfer(transfer)
+        return transfer
     }
 
     private func failed(with error: Errno) -> any Error {

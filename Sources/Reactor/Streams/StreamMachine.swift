@@ -72,7 +72,7 @@ struct StreamMachine {
 
     var error: (any Error)?
     /// The last poll of the thread that has made the last transfer, before that; `none` before the first transfer, and
-    /// `unknown` while one is under way.
+    /// `unknown` during one.
     var lastTransfer = Poll.none
     var status = Stream.Status.notOpen
     var readinessSource = ReadinessSource.backend
