@@ -110,17 +110,18 @@ import Testing
 
     // MARK: What one reader leaves to the next
 
-    /// A random choice of the ways to read, compared with the bytes and the offset that are expected.
+    /// A random choice of the ways to read, compared with the bytes and the offset that are expected. There are more bytes than
+    /// one search for a delimiter reads.
     @Test(arguments: [StreamKind.file, .bytes, .pipe, .boundInput], 0..<8 as Range<UInt64>)
     func `each reader gets what the one before has left`(kind: StreamKind, seed: UInt64) async throws {
         var generator = SeededGenerator(seed: seed)
-        let expected = (0..<3_000).map { _ in UInt8.random(in: 0..<40, using: &generator) }
+        let expected = (0..<12_000).map { _ in UInt8.random(in: 0..<40, using: &generator) }
         let fixture = try Fixture(kind, expected)
         let input = fixture.input
         input.open()
         var (offset, rest) = (0, expected[...])
         while !rest.isEmpty {
-            let count = min(Int.random(in: 1...20, using: &generator), rest.count)
+            let count = min(Int.random(in: 1...80, using: &generator), rest.count)
             var bytes: [UInt8]
             switch Int.random(in: 0..<6, using: &generator) {
             case 0: bytes = try await input.read(exactly: count)
@@ -137,7 +138,7 @@ import Testing
                 bytes = (try await input.read(until: [delimiter]) ?? []) + [delimiter]
             default:
                 guard kind == .file else { continue }
-                offset = Int.random(in: max(0, offset - 30)...min(offset + 20, 2_999), using: &generator)
+                offset = Int.random(in: max(0, offset - 30)...min(offset + 20, expected.count - 1), using: &generator)
                 #expect(input.setProperty(offset, forKey: .fileCurrentOffsetKey))
                 rest = expected[offset...]
                 continue
