@@ -17,14 +17,10 @@ extension StreamEngine {
             !isSubclassed,
             "A task cannot use a stream of a subclass, which has methods of its own: use a delegate."
         )
-        require(
-            delegate == nil,
-            "A task cannot use a stream that has a delegate: set the delegate to nil first."
-        )
-        let new = TaskDelegate()
-        state.withLock { $0.taskDelegate = new }
-        delegate = new
-        return new
+        guard let delegate = setTaskDelegate(TaskDelegate()) else {
+            fatalError("A task cannot use a stream that has a delegate: set the delegate to nil first.")
+        }
+        return delegate
     }
 
     /// Has `loop` deliver the stream's events to the task, in `modes`, unless it is scheduled anyway.

@@ -77,17 +77,40 @@ final class StreamEngine: Sendable {
             guard replacesTaskDelegate(newValue) else { return }
             let (mustRefresh, handoff) = state.withLock { state in
                 former = unsafe givenDelegate
-                unsafe givenDelegate = newValue
-                state.ignored = []
-                state.isGivenDelegate = newValue != nil
-                state.delegateChanges += 1
-                let isNews = newValue != nil && state.machine.setDelegate(isOther: former !== newValue)
-                return (isNews && state.machine.isScheduled, state.handoff)
+                return (setDelegate(newValue, isOther: former !== newValue, &state), state.handoff)
             }
             withExtendedLifetime(former) {}
             if mustRefresh { refresh() }
             handoff?.streamChanged()
         }
+    }
+
+    /// Makes `new` the delegate that stands for tasks, unless there is one.
+    ///
+    /// - Returns: The delegate that stands for tasks; nil if there is a client's delegate.
+    func setTaskDelegate(_ new: TaskDelegate) -> TaskDelegate? {
+        var former: (any StreamDelegate)?
+        let (result, mustRefresh) = state.withLock { state -> (TaskDelegate?, Bool) in
+            if let known = state.taskDelegate { return (known, false) }
+            former = unsafe givenDelegate
+            guard former == nil else { return (nil, false) }
+            state.taskDelegate = new
+            return (new, setDelegate(new, isOther: true, &state))
+        }
+        withExtendedLifetime(former) {}
+        if mustRefresh { refresh() }
+        return result
+    }
+
+    /// Returns whether an event may be due now.
+    private func setDelegate(
+        _ delegate: (any StreamDelegate)?, isOther: Bool, _ state: inout State
+    ) -> Bool {
+        unsafe givenDelegate = delegate
+        state.ignored = []
+        state.isGivenDelegate = delegate != nil
+        state.delegateChanges += 1
+        return delegate != nil && state.machine.setDelegate(isOther: isOther) && state.machine.isScheduled
     }
 
     /// Makes room for a delegate in the place of the one that stands for tasks. False if there is none to

@@ -138,7 +138,8 @@ import Testing
                 bytes = (try await input.read(until: [delimiter]) ?? []) + [delimiter]
             default:
                 guard kind == .file else { continue }
-                offset = Int.random(in: max(0, offset - 30)...min(offset + 20, expected.count - 1), using: &generator)
+                offset = Int.random(
+                    in: max(0, offset - 30)...min(offset + 20, expected.count - 1), using: &generator)
                 #expect(input.setProperty(offset, forKey: .fileCurrentOffsetKey))
                 rest = expected[offset...]
                 continue

@@ -36,6 +36,34 @@ import Testing
         #expect(answer.wait() == expected + [2])
     }
 
+    /// Neither has used the stream before. The tasks meet on two threads, as often as it takes to begin at the same time.
+    @Test func `of two tasks that begin to write at once, one gets an error`() async throws {
+        let bytes = pattern(70_000)
+        let loops = try (RunLoopThread(name: "one"), RunLoopThread(name: "other"))
+        for _ in 0..<1_000 {
+            let pipe = try FileDescriptor.pipe()
+            defer { try? pipe.readEnd.close() }
+            let output = Carrier(OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true))
+            let arrivals = Shared(0)
+            let errors = await withTaskGroup(of: (any Error)?.self) { group in
+                for loop in [loops.0, loops.1] {
+                    group.addTask(executorPreference: loop.runLoop.executor()) {
+                        arrivals.update { $0 += 1 }
+                        while arrivals.value < 2 {}
+                        return await thrownError { try await output.value.writeAll(bytes) }
+                    }
+                }
+                let first = await group.next() ?? nil
+                group.cancelAll()
+                return [first, await group.next() ?? nil]
+            }
+            try #require(errors[0]?.errno == .resourceBusy && errors[1] is CancellationError)
+            output.value.close()
+        }
+        loops.0.stop()
+        loops.1.stop()
+    }
+
     @Test(arguments: TaskPlace.allCases)
     func `what a file has accepted is on disk when it is sent`(place: TaskPlace) async throws {
         let folder = TemporaryFolder()
