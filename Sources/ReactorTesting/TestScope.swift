@@ -1,5 +1,6 @@
 import Glibc
 import Reactor
+import SystemPackage
 import Testing
 
 /// One test, or one case of it, while it runs.
@@ -43,9 +44,12 @@ final class TestScope: Sendable {
     }
 
     /// Counts `timeLimit` from now, instead of the limit that was set before.
-    func setTimeLimit(_ timeLimit: Duration) {
-        let date = Deadline.now + timeLimit * limitFactor
-        let alarm = Timer(fireDate: date) { [weak self] _ in self?.end(inTime: false) }
+    func setTimeLimit(_ timeLimit: Duration) { setAlarm(RunningLimit(timeLimit * limitFactor)) }
+
+    private func setAlarm(_ limit: RunningLimit) {
+        let alarm = Timer(fireDate: limit.end) { [weak self] _ in
+            if limit.end > .now { self?.setAlarm(limit) } else { self?.end(inTime: false) }
+        }
         let previous = self.alarm.withLock { exchange(&$0, with: alarm) }
         previous?.invalidate()
         TestLimiter.shared.loop.add(alarm, forMode: .common)
@@ -70,6 +74,36 @@ final class TestScope: Sendable {
         let main = RunLoop.main.currentMode == nil ? nil : RunLoop.main
         return [thread.runLoop, main].compactMap { $0?.explain() }.joined(separator: " ")
     }
+}
+
+/// A limit that counts since a test began.
+private struct RunningLimit {
+    /// A test that hangs must end also on a machine that is always busy.
+    private static let longestExtension = 4
+
+    let length: Duration
+    private let start = Deadline.now
+    private let waitBefore = processorWait()
+
+    init(_ length: Duration) { self.length = length }
+
+    /// When it is over, as far as is known. Later, the longer threads have waited for a processor.
+    var end: Deadline {
+        start + length + min(processorWait() - waitBefore, length * Self.longestExtension)
+    }
+}
+
+/// For how long a thread of the machine has been waiting for a processor since it was started; zero if the kernel does not say
+/// (/proc/pressure/cpu).
+private func processorWait() -> Duration {
+    guard let file = try? FileDescriptor.open(FilePath("/proc/pressure/cpu"), .readOnly) else { return .zero }
+    var bytes = [UInt8](repeating: 0, count: 256)
+    let count = try? file.closeAfter {
+        try unsafe bytes.withUnsafeMutableBytes { try unsafe file.read(into: $0) }
+    }
+    let line = String(decoding: bytes.prefix(count ?? 0), as: UTF8.self).prefix { $0 != "\n" }
+    let total = line.split(separator: "=").last.flatMap { Int($0) }
+    return .microseconds(total ?? 0)
 }
 
 /// How many times as long as its limit a test may run: more under a sanitizer, which makes it several times slower.

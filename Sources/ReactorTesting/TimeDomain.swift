@@ -26,7 +26,7 @@ final class TimeDomain: TimeSource {
         var hasEnded = false
         /// Whether something else works, such as a child process.
         var isWorking: [@Sendable () -> Bool] = []
-        var clockTimers: [CInt: KernelTimer] = [:]
+        var clockTimers = ClockTimers()
         /// Descriptors that only code of the same threads makes ready, and at once, with their files: a number may be
         /// another file's by now.
         var ownDescriptors: [CInt: UInt64] = [:]
@@ -112,8 +112,7 @@ final class TimeDomain: TimeSource {
         state.withLock { state in
             state.hasEnded = true
             clocks.run()
-            for (descriptor, timer) in state.clockTimers { timer.armInKernel(descriptor, clocks) }
-            state.clockTimers = [:]
+            state.clockTimers.armInKernel(clocks)
         }
         loopEnded(loop)
         leaveThread()
@@ -208,7 +207,7 @@ final class TimeDomain: TimeSource {
             let loopDate = state.loops.values.reduce(.max) { min($0, $1.date) }
             if state.blockedCount > 0 { return .run(loopDate) }
             guard state.isWaiting(besides: current) else { return .none }
-            let date = state.clockTimers.values.reduce(loopDate) { min($0, $1.date(on: clocks)) }
+            let date = min(loopDate, state.clockTimers.nextDate(clocks))
             state.isWorking.removeAll { !$0() }
             if !state.isWorking.isEmpty {
                 // No loop may be watching for the end of the work.
@@ -240,7 +239,7 @@ final class TimeDomain: TimeSource {
         if loop.loop.hasExecutors { return true }
         return state.withLock { state in
             loop.wait.descriptors.contains {
-                state.clockTimers[$0] == nil
+                !state.clockTimers.contains($0)
                     && (state.ownDescriptors[$0] == nil || state.ownDescriptors[$0] != fileNumber(of: $0))
             }
         }
@@ -254,7 +253,7 @@ final class TimeDomain: TimeSource {
                 state.busyLoops.insert(key)
                 loop.wait.end()
             }
-            fireClockTimers(&state)
+            state.clockTimers.fire(clocks)
         }
     }
 
@@ -340,70 +339,19 @@ final class TimeDomain: TimeSource {
 
     // MARK: The wall clock and the time since boot
 
-    /// A timer of the kernel, which the domain fires.
-    private struct KernelTimer {
-        let clock: CInt
-        /// When it fires next, on its clock; `.max` for never.
-        var next: Int64
-        let interval: Int64
-        var firingCount: UInt64 = 0
-        var clockWasSet = false
-
-        /// Gives it back to the kernel, whose clock may have another time.
-        func armInKernel(_ descriptor: CInt, _ clocks: borrowing ReplacedClocks) {
-            guard firingCount == 0, !clockWasSet else { return }
-            let isWallClock = clock == CLOCK_REALTIME
-            let lead = isWallClock ? 0 : clocks.now + clocks.lead(of: clock) - kernelTime(of: clock)
-            let never: Int64 = isWallClock ? .max : 0
-            _ = reactor_timerfd_set(
-                descriptor, next == .max ? never : max(1, next - lead), interval, isWallClock)
-        }
-
-        /// When it fires next, on the monotonic clock.
-        func date(on clocks: ReplacedClocks) -> Int64 {
-            next == .max ? .max : next - clocks.lead(of: clock)
-        }
-    }
-
     func arm(_ descriptor: CInt, on clock: CInt, at date: Int64, every interval: Int64) {
-        _ = reactor_timerfd_set(descriptor, 0, 0, false)
-        state.withLock { state in
-            state.clockTimers[descriptor] = KernelTimer(
-                clock: clock, next: date == 0 ? .max : date, interval: interval)
-            fireClockTimers(&state)
-        }
+        state.withLock { $0.clockTimers.arm(descriptor, on: clock, at: date, every: interval, clocks) }
     }
 
-    func disarm(_ descriptor: CInt) { state.withLock { $0.clockTimers[descriptor] = nil } }
+    func disarm(_ descriptor: CInt) { state.withLock { $0.clockTimers.disarm(descriptor) } }
 
     func takeFirings(of descriptor: CInt) throws(Errno) -> UInt64? {
-        try state.withLock { state throws(Errno) in
-            // Armed before the test had its time.
-            guard let timer = state.clockTimers[descriptor] else { return nil }
-            _ = reactor_timerfd_set(descriptor, 0, 0, false)
-            state.clockTimers[descriptor]?.firingCount = 0
-            state.clockTimers[descriptor]?.clockWasSet = false
-            if timer.clockWasSet { throw .canceled }
-            return timer.firingCount
-        }
-    }
-
-    /// Makes the descriptors of the timers readable whose dates have come.
-    private func fireClockTimers(_ state: inout sending State) {
-        let now = clocks.now
-        for (descriptor, var timer) in state.clockTimers where timer.date(on: clocks) <= now {
-            let late = now - timer.date(on: clocks)
-            let count = timer.interval > 0 ? late / timer.interval + 1 : 1
-            timer.firingCount += UInt64(count)
-            timer.next = timer.interval > 0 ? timer.next + count * timer.interval : .max
-            state.clockTimers[descriptor] = timer
-            _ = reactor_timerfd_set(descriptor, 1, 0, false)
-        }
+        try state.withLock { (state) throws(Errno) in try state.clockTimers.takeFirings(of: descriptor) }
     }
 
     func setWallClock(to date: Duration) {
         clocks.setLead(of: CLOCK_REALTIME, to: date.wholeNanoseconds - clocks.now)
-        noteClockSet()
+        state.withLock { $0.clockTimers.noteClockSet(clocks) }
     }
 
     func suspend(for duration: Duration) {
@@ -411,17 +359,7 @@ final class TimeDomain: TimeSource {
             clocks.setLead(of: clock, to: clocks.lead(of: clock) + duration.wholeNanoseconds)
         }
         // The kernel says so after a suspension, too.
-        noteClockSet()
-    }
-
-    private func noteClockSet() {
-        state.withLock { state in
-            fireClockTimers(&state)
-            for (descriptor, timer) in state.clockTimers where timer.clock == CLOCK_REALTIME {
-                state.clockTimers[descriptor]?.clockWasSet = true
-                _ = reactor_timerfd_set(descriptor, 1, 0, false)
-            }
-        }
+        state.withLock { $0.clockTimers.noteClockSet(clocks) }
     }
 }
 
@@ -429,12 +367,6 @@ final class TimeDomain: TimeSource {
 private func fileNumber(of descriptor: CInt) -> UInt64 {
     var status = stat()
     return unsafe fstat(descriptor, &status) == 0 ? UInt64(status.st_ino) : 0
-}
-
-private func kernelTime(of clock: CInt) -> Int64 {
-    var time = timespec()
-    _ = unsafe clock_gettime(clock, &time)
-    return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
 }
 
 /// Identifies the current task; nil outside of one.

@@ -364,44 +364,6 @@ import Testing
         #expect(result.message.contains(word), "\(result.message)")
     }
 
-    // MARK: Other clocks
-
-    @Test func `a timer on the wall clock fires when that comes to its date`() throws {
-        try withVirtualTime { time in
-            let start = time.wallClock
-            var events: [(ClockTimer.Event, Duration)] = []
-            let timer = try ClockTimer(.wallClock, at: start + .seconds(10), every: .seconds(10)) {
-                _, event in
-                events.append((event, time.wallClock - start))
-            }
-            try RunLoop.current.add(timer, forMode: .default)
-            time.advance(by: .seconds(20))
-            #expect(events.map(\.0) == [.fired(count: 1), .fired(count: 1)])
-            #expect(events.map(\.1) == [.seconds(10), .seconds(20)])
-            time.wallClock = start + .seconds(105)
-            time.advance(by: .zero)
-            #expect(events.map(\.0).dropFirst(2) == [.clockWasSet, .fired(count: 8)])
-            timer.close()
-        }
-    }
-
-    @Test func `a machine that sleeps moves the boot time and no timer`() throws {
-        try withVirtualTime { time in
-            var fired: [String] = []
-            let boot = try ClockTimer(.bootTime, at: ClockTimer.Clock.bootTime.now + .seconds(60)) { _, _ in
-                fired.append("boot time")
-            }
-            try RunLoop.current.add(boot, forMode: .default)
-            Timer.scheduled(after: .seconds(60)) { _ in fired.append("timer") }
-            time.suspendMachine(for: .seconds(60))
-            time.advance(by: .zero)
-            #expect(fired == ["boot time"])
-            time.advance(by: .seconds(60))
-            #expect(fired == ["boot time", "timer"])
-            boot.close()
-        }
-    }
-
     // MARK: Tasks
 
     @Test func `a task's sleep on the loop's clock passes at once`() async throws {
@@ -421,61 +383,4 @@ import Testing
             #expect(time.now == start + .seconds(3600))
         }
     }
-}
-
-@Suite(.runLoop) struct RunLoopTraitTests {
-    @Test func `a test runs on a thread of its own`() throws {
-        #expect(RunLoop.current !== RunLoop.main)
-        #expect(RunLoop.current.currentMode == nil)
-    }
-
-    @Test func `while a test awaits something its thread runs the loop`() async {
-        let loop = currentLoop()
-        await withCheckedContinuation { continuation in
-            loop.add(Timer(fireDate: .now) { _ in continuation.resume() }, forMode: .default)
-        }
-        #expect(currentLoop() === loop)
-    }
-
-    @Test @MainActor func `the main loop is served while a test on the main actor awaits something`() async {
-        await withCheckedContinuation { continuation in
-            Timer.scheduled(after: .zero) { _ in continuation.resume() }
-        }
-        #expect(currentLoop() === RunLoop.main)
-    }
-}
-
-@Suite struct HangingTestTests {
-    @Test(.expectsIssue("waiting in default"), .runLoop(timeLimit: .milliseconds(100)))
-    func `a test that runs its loop in vain fails with what the loop says`() {
-        Timer.scheduled(after: .seconds(3600)) { _ in }
-        RunLoop.current.run(in: .default)
-    }
-
-    @Test(.expectsIssue("not ended within its limit"), .runLoop(timeLimit: .milliseconds(100)))
-    func `a task that waits in vain is cancelled`() async {
-        let never = AsyncStream<Void> { _ in }
-        for await _ in never {}
-    }
-}
-
-private func currentLoop() -> RunLoop { .current }
-
-/// Expects the test to record an issue that contains a text.
-private struct ExpectsIssue: TestTrait, TestScoping {
-    let text: String
-
-    func provideScope(
-        for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
-    ) async throws {
-        try await withKnownIssue {
-            try await function()
-        } matching: { issue in
-            issue.comments.contains { "\($0)".contains(text) }
-        }
-    }
-}
-
-extension Trait where Self == ExpectsIssue {
-    fileprivate static func expectsIssue(_ text: String) -> Self { Self(text: text) }
 }

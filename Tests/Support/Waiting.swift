@@ -10,10 +10,7 @@ package enum Depth {
 
 /// How long a helper waits before it gives up: longer than the limit of most tests, which fail by that, and end by this.
 enum Patience {
-    static let seconds = isSanitized ? 60 : 25
-
-    /// As in ReactorTesting, which the examples' package cannot see.
-    private static let isSanitized = dlsym(nil, "__tsan_init") != nil || dlsym(nil, "__asan_init") != nil
+    static let seconds = 60
 }
 
 /// Checks `condition` every millisecond until it is true; false if that takes too long.

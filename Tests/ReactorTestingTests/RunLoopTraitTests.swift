@@ -1,0 +1,63 @@
+import Dispatch
+import Reactor
+import ReactorTestSupport
+import ReactorTesting
+import SystemPackage
+import Testing
+
+@Suite(.runLoop) struct RunLoopTraitTests {
+    @Test func `a test runs on a thread of its own`() throws {
+        #expect(RunLoop.current !== RunLoop.main)
+        #expect(RunLoop.current.currentMode == nil)
+    }
+
+    @Test func `while a test awaits something its thread runs the loop`() async {
+        let loop = currentLoop()
+        await withCheckedContinuation { continuation in
+            loop.add(Timer(fireDate: .now) { _ in continuation.resume() }, forMode: .default)
+        }
+        #expect(currentLoop() === loop)
+    }
+
+    @Test @MainActor func `the main loop is served while a test on the main actor awaits something`() async {
+        await withCheckedContinuation { continuation in
+            Timer.scheduled(after: .zero) { _ in continuation.resume() }
+        }
+        #expect(currentLoop() === RunLoop.main)
+    }
+}
+
+@Suite struct HangingTestTests {
+    @Test(.expectsIssue("waiting in default"), .runLoop(timeLimit: .milliseconds(100)))
+    func `a test that runs its loop in vain fails with what the loop says`() {
+        Timer.scheduled(after: .seconds(3600)) { _ in }
+        RunLoop.current.run(in: .default)
+    }
+
+    @Test(.expectsIssue("not ended within its limit"), .runLoop(timeLimit: .milliseconds(100)))
+    func `a task that waits in vain is cancelled`() async {
+        let never = AsyncStream<Void> { _ in }
+        for await _ in never {}
+    }
+}
+
+private func currentLoop() -> RunLoop { .current }
+
+/// Expects the test to record an issue that contains a text.
+private struct ExpectsIssue: TestTrait, TestScoping {
+    let text: String
+
+    func provideScope(
+        for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
+    ) async throws {
+        try await withKnownIssue {
+            try await function()
+        } matching: { issue in
+            issue.comments.contains { "\($0)".contains(text) }
+        }
+    }
+}
+
+extension Trait where Self == ExpectsIssue {
+    fileprivate static func expectsIssue(_ text: String) -> Self { Self(text: text) }
+}
