@@ -65,7 +65,6 @@ let package = Package(
         reactor("embed", [.product(name: "ReactorGLib", package: "swift-reactor")]),
         reactor("tasks", ["TaskWorkloads"]),
         reactor("http", ["HTTPWorkload", .product(name: "ReactorHTTP", package: "swift-reactor")]),
-        reactor("testing", [.product(name: "ReactorTesting", package: "swift-reactor")]),
         reactor("tls", [.product(name: "ReactorTLS", package: "swift-reactor")]),
         .target(name: "HTTPWorkload", dependencies: ["Measuring"], swiftSettings: settings),
         .target(name: "TaskWorkloads", dependencies: ["Measuring"], swiftSettings: settings),
