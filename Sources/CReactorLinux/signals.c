@@ -92,6 +92,7 @@ int reactor_signal_subscribe(int signal, void **token) {
         errno = EINVAL;
         return -1;
     }
+    reactor_count_forks();
     pthread_mutex_lock(&registry);
     struct subscription *node = subscribe(signal);
     pthread_mutex_unlock(&registry);
@@ -148,5 +149,13 @@ static void in_child(void) {
     finish();
 }
 
-// A constructor: even without a run loop the parent may have subscriptions, which the child must not use.
-__attribute__((constructor)) static void install_handlers(void) { pthread_atfork(prepare, finish, in_child); }
+static void install_handlers(void) {
+    pthread_atfork(prepare, finish, in_child);
+    __atomic_store_n(&reactor_forks, 1, __ATOMIC_RELAXED);
+}
+
+uint32_t reactor_count_forks(void) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, install_handlers);
+    return reactor_fork_count();
+}

@@ -63,10 +63,16 @@ extension ClockTimer {
 
     /// The next date, since 1970.
     private static func date(matching components: DateComponents, in calendar: Calendar) -> Duration? {
-        let now = Date(timeIntervalSince1970: Clock.wallClock.now / .seconds(1))
-        return nextDate(matching: components, after: now, in: calendar).map {
-            .seconds($0.timeIntervalSince1970)
+        let now = Clock.wallClock.now
+        // Earlier than `now`, which a `Double` may round up, past a date that is still to come; it also rounds
+        // down, so what is found may be a date at which the timer has just fired.
+        var match = Date(timeIntervalSince1970: now / .seconds(1) - 0.001)
+        while let next = nextDate(matching: components, after: match, in: calendar) {
+            let date = Duration.seconds(next.timeIntervalSince1970)
+            if date > now { return date }
+            match = next
         }
+        return nil
     }
 }
 

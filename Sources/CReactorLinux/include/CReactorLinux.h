@@ -118,10 +118,12 @@ void reactor_note_message(int severity, const char *message);
 
 // MARK: fork(2)
 
-/// The number of forks between the process that loaded the library and this one. A child does not inherit run loops and
-/// signal subscriptions.
+/// The number of the process since its forks are counted: 1 for the one that has begun to count them, one more for each child.
+/// A child does not inherit run loops and signal subscriptions. 0 before that.
 extern uint32_t reactor_forks;
-static inline uint32_t reactor_fork_count(void) { return reactor_forks; }
+static inline uint32_t reactor_fork_count(void) { return __atomic_load_n(&reactor_forks, __ATOMIC_RELAXED); }
+/// Begins to count forks, by pthread_atfork(3), and returns the count.
+uint32_t reactor_count_forks(void);
 
 // MARK: Conditions
 

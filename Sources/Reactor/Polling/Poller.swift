@@ -53,12 +53,12 @@ final class Poller {
             return true
         }
         // First, as another thread may end the wait from now on.
-        waker.setTimer(.max)
+        waker.unsetTimer()
         let wait = LoopWait(
             for: base.descriptors.filter { $0 != waker.timer && $0 != waker.counter }, timer: waker.timer
         ) { [epoll = base.epoll] in epoll.isReady }
         let end = source.willWait(until: time, wait)
-        if end != .max { waker.setTimer(max(end, 1)) }
+        if end != .min, end != .max { waker.setTimer(end) }
         waker.forgetTimer()
         return end != .min
     }

@@ -11,6 +11,8 @@ final class Waker {
     private let ownedTimer: OwnedDescriptor
     /// When the timer fires; `.max` when it is not set, or has fired.
     private var timerTime = Int64.max
+    /// Whether the kernel's timer may be set.
+    private var mayBeArmed = false
     /// The number of the poller that waited last; initially none.
     private var lastWaiting = Int32.min
 
@@ -32,6 +34,7 @@ final class Waker {
     /// Sets the timer to `time`; `.max` means never.
     func setTimer(_ time: Int64) {
         timerTime = time
+        mayBeArmed = time != .max
         callOnOwnDescriptor("timerfd_settime") {
             reactor_timerfd_set(timer, time == .max ? 0 : max(time, 1), 0, false)
         }
@@ -40,7 +43,13 @@ final class Waker {
     /// Makes ``isSet(to:)`` return false, whatever the timer is set to.
     func forgetTimer() { timerTime = .min }
 
-    func timerFired() { timerTime = .max }
+    /// Unsets the timer, unless it is not set.
+    func unsetTimer() { if mayBeArmed { setTimer(.max) } }
+
+    func timerFired() {
+        timerTime = .max
+        mayBeArmed = false
+    }
 
     /// Keeps the poller with this number from being woken by what woke another. Called before other threads
     /// are asked to increment the counter.

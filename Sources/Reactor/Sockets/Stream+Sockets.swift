@@ -160,8 +160,7 @@ extension Stream {
 
     /// Whether the stream is a half of a bound pair.
     var isBound: Bool {
-        let backend = engine.backend
-        let half = (backend as? PutBackInput)?.rest ?? backend
+        let half = engine.backend
         return half is BoundInput || half is BoundOutput
     }
 }

@@ -7,9 +7,12 @@ import CReactorLinux
 struct ProcessIdentity: Equatable {
     let forks: UInt32
 
-    /// The calling process.
+    /// The calling process, whose forks are noticed from now on.
     static var current: ProcessIdentity {
-        @inline(__always) get { ProcessIdentity(forks: reactor_fork_count()) }
+        @inline(__always) get {
+            let forks = reactor_fork_count()
+            return ProcessIdentity(forks: forks > 0 ? forks : reactor_count_forks())
+        }
     }
 
     /// Whether this is the calling process; false in a child of the process that it stands for.

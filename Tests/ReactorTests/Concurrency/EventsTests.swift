@@ -2,6 +2,7 @@ import Glibc
 import Reactor
 import ReactorTestSupport
 import ReactorTesting
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -139,9 +140,12 @@ import Testing
         let loop = home.loop
         try await loop.onActor {
             let ticks = loop.ticks(every: .milliseconds(1))
-            // A tick is due when the sleep ends, and comes while the loop makes passes.
-            try await loop.clock().sleep(for: .milliseconds(2))
-            for _ in 0..<5 { await Task.yield() }
+            // Fires after the first tick, as it is scheduled once the source has started.
+            let hasTicked = Atomic(false)
+            loop.perform {
+                Timer.scheduled(after: .milliseconds(2)) { _ in hasTicked.store(true, ordering: .relaxed) }
+            }
+            await yieldUntil { hasTicked.load(ordering: .relaxed) }
             let task = Task {
                 await yieldUntil { Task.isCancelled }
                 for await _ in ticks { return false }

@@ -1,6 +1,7 @@
 import Glibc
 import Reactor
 import ReactorTesting
+import Synchronization
 import SystemPackage
 import Testing
 
@@ -36,6 +37,21 @@ import Testing
         #expect(answer.wait() == expected + [2])
     }
 
+    /// Where two threads meet.
+    private final class Meeting: Sendable {
+        private let arrivals = Atomic(0)
+
+        /// Returns at the same time on both. Spins for a while: a thread that yields comes too late.
+        func arrive() {
+            arrivals.add(1, ordering: .relaxed)
+            var spins = 0
+            while arrivals.load(ordering: .relaxed) < 2 {
+                spins += 1
+                if spins.isMultiple(of: 10_000) { sched_yield() }
+            }
+        }
+    }
+
     /// Neither has used the stream before. The tasks meet on two threads, as often as it takes to begin at the same time.
     @Test func `of two tasks that begin to write at once, one gets an error`() async throws {
         let bytes = pattern(70_000)
@@ -44,12 +60,11 @@ import Testing
             let pipe = try FileDescriptor.pipe()
             defer { try? pipe.readEnd.close() }
             let output = Carrier(OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true))
-            let arrivals = Shared(0)
+            let meeting = Meeting()
             let errors = await withTaskGroup(of: (any Error)?.self) { group in
                 for loop in [loops.0, loops.1] {
                     group.addTask(executorPreference: loop.runLoop.executor()) {
-                        arrivals.update { $0 += 1 }
-                        while arrivals.value < 2 { sched_yield() }
+                        meeting.arrive()
                         return await thrownError { try await output.value.writeAll(bytes) }
                     }
                 }

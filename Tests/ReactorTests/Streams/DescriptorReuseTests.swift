@@ -226,6 +226,23 @@ import Testing
         for stream in streams { stream.close() }
     }
 
+    @Test func `bytes that another thread reads before their report is served are not reported`() throws {
+        let (loop, pipes) = (RunLoop.current, [try TestPipe(), try TestPipe()])
+        nonisolated(unsafe) let streams = pipes.map { InputStream(descriptor: $0.readEnd) }
+        let readers = pipes.indices.map { index in
+            // Called first, it has another thread read the stream that is served next.
+            Reader(pipes[index]) { _ in
+                try? JoinableThread { _ = streams[1 - index].read(upTo: 10) }.join()
+            }
+        }
+        for (stream, reader) in zip(streams, readers) { stream.start(reader) }
+        loop.settle()
+        for pipe in pipes { pipe.put() }
+        loop.settle()
+        #expect(readers.map(\.tally.value.events).sorted() == [0, 1])
+        for stream in streams { stream.close() }
+    }
+
     enum Place: CaseIterable {
         case twoLoops, nextLoop, queueAndLoop
     }

@@ -64,6 +64,9 @@ protocol StreamBackend: AnyObject, Sendable {
     func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer
     /// As ``read(into:)``, but copies nothing where that would wait.
     func readIfReady(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer
+    /// Takes back bytes that were read, as the next ones to read. False if the engine has to keep them. Called with the
+    /// engine locked.
+    func putBack(_ bytes: [UInt8]) -> Bool
     /// The remaining bytes, which then count as read, if they are in memory.
     func takeBuffer() -> UnsafeRawBufferPointer?
 
@@ -174,6 +177,7 @@ extension StreamBackend {
     func readIfReady(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
         isReadyOnLoop() ? try read(into: &buffer) : Transfer(count: 0)
     }
+    func putBack(_ bytes: [UInt8]) -> Bool { false }
     func takeBuffer() -> UnsafeRawBufferPointer? { nil }
 
     func write(_ bytes: RawSpan, isScheduled: Bool) throws(Errno) -> Transfer {

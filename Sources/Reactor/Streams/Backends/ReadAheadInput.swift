@@ -51,9 +51,6 @@ final class ReadAheadInput: InputBackend {
     /// Claims `count` bytes that have been read.
     func claim(_ count: Int) { state.withLock { $0.unclaimed? -= count } }
 
-    /// Counts `count` bytes that have been read as not taken, for the offset that ``close()`` leaves.
-    func unclaim(_ count: Int) { state.withLock { $0.unclaimed = ($0.unclaimed ?? 0) + count } }
-
     /// How many bytes are left to read, as far as is known.
     var expectedByteCount: Int? {
         guard isSeekable, let status = try? shared.status() else { return nil }
@@ -109,6 +106,18 @@ final class ReadAheadInput: InputBackend {
         }
     }
 
+    /// The bytes are the next ones of what was read ahead.
+    func putBack(_ bytes: [UInt8]) -> Bool {
+        state.withLock { state in
+            if state.chunks.isEmpty {
+                state.chunks.append(ByteQueue(bytes))
+            } else {
+                state.chunks[0].prepend(bytes)
+            }
+        }
+        return true
+    }
+
     // MARK: Reading ahead
 
     func prepare() -> Availability {
@@ -124,21 +133,21 @@ final class ReadAheadInput: InputBackend {
     }
 
     private func fetchChunk() {
-        let (spare, position) = state.withLock { ($0.spare.popLast(), $0.position) }
-        var chunk = spare ?? []
-        if chunk.count < Self.chunkSize { chunk = [UInt8](repeating: 0, count: Self.chunkSize) }
-        let result = chunk.withMutableBytes { bytes in
-            Result { () throws(Errno) in try readFile(&bytes, at: position) }
+        var (chunk, position): (ByteQueue?, Int) = state.withLock {
+            ($0.spare.take() ?? ByteQueue(), $0.position)
+        }
+        var fault: Errno?
+        let count = chunk!.append(upTo: Self.chunkSize) { bytes in
+            do throws(Errno) { return try readFile(&bytes, at: position) } catch {
+                fault = error
+                return 0
+            }
         }
         endFetching { state in
-            switch result {
-            case .failure(let error): state.fault = error
-            case .success(0): state.isAtEnd = true
-            case .success(let count):
-                if count < chunk.count { chunk.removeLast(chunk.count - count) }
-                state.chunks.append(chunk)
-                state.position += count
-            }
+            state.fault = fault
+            state.isAtEnd = count == 0 && fault == nil
+            if count > 0 { state.chunks.append(chunk.take()!) }
+            state.position += count
         }
         let engine = state.withLock { $0.engine }
         engine?.refresh()
@@ -183,10 +192,9 @@ extension ReadAheadInput {
     struct State {
         /// Refreshed after each fetch; nil unless the stream is open.
         var engine: StreamEngine?
-        var chunks: [[UInt8]] = []
-        var spare: [[UInt8]] = []
-        /// How many bytes of the first chunk have been read.
-        var taken = 0
+        var chunks: [ByteQueue] = []
+        /// An empty chunk whose memory the next fetch uses.
+        var spare: ByteQueue?
         /// Where the next chunk begins in the file.
         var position = 0
         /// How many bytes have been read and not claimed; nil if reading claims them.
@@ -198,7 +206,7 @@ extension ReadAheadInput {
         init(position: Int = 0) { self.position = position }
 
         /// The offset of the next byte that the client reads.
-        var offset: Int { position - (chunks.reduce(0) { $0 + $1.count } - taken) - (unclaimed ?? 0) }
+        var offset: Int { position - chunks.reduce(0) { $0 + $1.count } - (unclaimed ?? 0) }
 
         /// Whether a read would return without reading the file.
         var hasResult: Bool { !chunks.isEmpty || isAtEnd || fault != nil }
@@ -217,18 +225,14 @@ extension ReadAheadInput {
 extension ReadAheadInput.State {
     /// Copies bytes that were read ahead. They come before an error or the end.
     mutating func take(into buffer: inout MutableRawSpan) -> ReadAheadInput.Lookup {
-        guard let first = chunks.first else {
+        guard !chunks.isEmpty else {
             if let fault { return .fault(fault) }
             if isAtEnd { return .transfer(Transfer(count: 0, isAtEnd: true)) }
             return isFetching ? .underway(position: position) : .nothing(position: position)
         }
-        let count = first.withBytes { buffer.copy($0.extracting(droppingFirst: taken)) }
-        taken += count
+        let count = chunks[0].take(into: &buffer)
         unclaimed? += count
-        if taken == first.count {
-            taken = 0
-            spare.append(chunks.removeFirst())
-        }
+        if chunks[0].count == 0 { spare = chunks.removeFirst() }
         return .transfer(Transfer(count: count))
     }
 
@@ -236,9 +240,8 @@ extension ReadAheadInput.State {
     /// way.
     mutating func move(to offset: Int) -> Bool {
         guard !isFetching else { return false }
-        spare.append(contentsOf: chunks)
         chunks = []
-        (taken, position, isAtEnd, fault) = (0, offset, false, nil)
+        (position, isAtEnd, fault) = (offset, false, nil)
         unclaimed = unclaimed.map { _ in 0 }
         return true
     }

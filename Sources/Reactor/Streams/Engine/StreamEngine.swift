@@ -9,6 +9,8 @@ final class StreamEngine: Sendable {
     struct State: ~Copyable {
         var machine: StreamMachine
         var backend: any StreamBackend
+        /// What tasks have read and not used, which comes before the bytes of the backend.
+        var putBack: PutBackBytes?
         /// The queue that events are delivered on, if not on a loop.
         var queue: StreamQueue?
         /// The hand-off that owns the stream, until the stream is closed.
@@ -173,6 +175,7 @@ final class StreamEngine: Sendable {
     var isReady: Bool {
         let (isReady, mustRefresh) = state.withLock { state in
             guard state.machine.isOpen else { return (false, false) }
+            guard state.putBack == nil else { return (true, false) }
             guard state.machine.isScheduled else { return (state.backend.isReady(), false) }
             let isReady = state.backend.isReadyOnLoop()
             // The backend has received what the kernel would have reported.
@@ -190,10 +193,8 @@ extension StreamEngine {
         guard state.withLock({ $0.machine.open() }) else { return }
         if LoopDiagnostics.isReporting { Watchdog.watch(self) }
         do throws(Errno) {
-            let unopened = backend
-            let opened = try unopened.open(for: self)
-            // Another thread may have put bytes back meanwhile.
-            state.withLock { if $0.backend === unopened { $0.backend = opened } }
+            let opened = try backend.open(for: self)
+            state.withLock { $0.backend = opened }
         } catch {
             fail(error)
         }
@@ -228,7 +229,7 @@ extension StreamEngine {
     /// Called when something else reports the backend's readiness.
     func updateReadinessSource() {
         state.withLock { state in
-            state.machine.changeReadinessSource(state.backend.readinessSource)
+            state.machine.changeReadinessSource(state.readinessSource)
         }
         refresh()
     }

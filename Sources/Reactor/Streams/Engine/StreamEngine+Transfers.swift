@@ -32,8 +32,9 @@ extension StreamEngine.State {
 
     @inline(never)
     private mutating func askBackend() {
-        if machine.mustChangeReadinessSource { machine.changeReadinessSource(backend.readinessSource) }
+        if machine.mustChangeReadinessSource { machine.changeReadinessSource(readinessSource) }
         guard machine.isOpen else { return }
+        if putBack != nil { return machine.note(.ready) }
         // Only for a loop is a file read ahead.
         switch machine.isScheduled ? backend.prepare() : backend.fault.map({ .failed($0) }) {
         case .failed(let error): fail(error)
@@ -55,10 +56,10 @@ extension StreamEngine {
     /// - Returns: What was moved, or that the backend would wait; nil if the stream is not open either.
     @inline(__always)
     private func moveNow(
-        _ size: Int, _ move: (any StreamBackend) throws(Errno) -> Transfer?
+        _ size: Int, _ move: (inout State) throws(Errno) -> Transfer?
     ) throws(Errno) -> Transfer? {
         let moved = try state.withLock { (state) throws(Errno) -> (Transfer, StreamMachine.Action)? in
-            guard state.machine.isOpen, size > 0, let transfer = try move(state.backend) else { return nil }
+            guard state.machine.isOpen, size > 0, let transfer = try move(&state) else { return nil }
             _ = state.machine.begin(count: size)
             state.machine.finishTransfer(transfer, after: .last)
             return (transfer, state.next)
@@ -70,8 +71,8 @@ extension StreamEngine {
 
     func read(into buffer: inout MutableRawSpan) -> Int {
         do throws(Errno) {
-            let transfer = try moveNow(buffer.byteCount) { (backend) throws(Errno) in
-                try backend.readNow(into: &buffer)
+            let transfer = try moveNow(buffer.byteCount) { (state) throws(Errno) in
+                try state.readNow(into: &buffer)
             }
             if let transfer, !transfer.wouldWait { return transfer.count }
             return readWaiting(into: &buffer)
@@ -89,8 +90,8 @@ extension StreamEngine {
 
     func write(_ bytes: RawSpan) -> Int {
         do throws(Errno) {
-            let transfer = try moveNow(bytes.byteCount) { (backend) throws(Errno) in
-                try backend.writeNow(bytes)
+            let transfer = try moveNow(bytes.byteCount) { (state) throws(Errno) in
+                try state.backend.writeNow(bytes)
             }
             if let transfer, !transfer.wouldWait { return transfer.count }
             return writeWaiting(bytes)
@@ -151,7 +152,7 @@ extension StreamEngine {
     /// - Returns: The number of bytes; 0 at the end; nil if an event will report more.
     func readIfReady(into buffer: inout MutableRawSpan) throws -> Int? {
         let transfer = try transferIfReady(
-            buffer.byteCount, { (backend) throws(Errno) in try backend.readNow(into: &buffer) },
+            buffer.byteCount, { (state) throws(Errno) in try state.readNow(into: &buffer) },
             unlocked: { (backend) throws(Errno) in try backend.readIfReady(into: &buffer) })
         return transfer.wouldWait ? nil : transfer.count
     }
@@ -161,7 +162,7 @@ extension StreamEngine {
     /// - Returns: The number of accepted bytes; nil if an event will report room.
     func writeIfReady(_ bytes: RawSpan) throws -> Int? {
         let transfer = try transferIfReady(
-            bytes.byteCount, { (backend) throws(Errno) in try backend.writeNow(bytes) },
+            bytes.byteCount, { (state) throws(Errno) in try state.backend.writeNow(bytes) },
             unlocked: { (backend) throws(Errno) in try backend.writeIfReady(bytes) })
         guard transfer.count > 0 || !transfer.isAtEnd else { throw failure(backend.endError) }
         return transfer.wouldWait ? nil : transfer.count
@@ -171,7 +172,7 @@ extension StreamEngine {
     /// locked.
     @inline(__always)
     private func transferIfReady(
-        _ size: Int, _ move: (any StreamBackend) throws(Errno) -> Transfer?,
+        _ size: Int, _ move: (inout State) throws(Errno) -> Transfer?,
         unlocked: (any StreamBackend) throws(Errno) -> Transfer
     ) throws -> Transfer {
         do throws(Errno) {
@@ -210,7 +211,9 @@ extension StreamEngine {
 
     /// The bytes that are left of a stream in memory; nil for other streams, and unless it is open.
     func takeBuffer() -> UnsafeRawBufferPointer? {
-        guard isOpen, let bytes = unsafe backend.takeBuffer() else { return nil }
+        guard isOpen, state.withLock({ $0.putBack == nil }), let bytes = unsafe backend.takeBuffer() else {
+            return nil
+        }
         finishTransfer(Transfer(count: bytes.count, isAtEnd: true))
         return unsafe bytes
     }

@@ -219,40 +219,18 @@ struct StreamMachine {
         if readinessSource == .kernelWhenFull, room == .assumed { insertTransfer() }
     }
 
-    // MARK: Putting bytes back
-
-    /// How a stream had ended before bytes were put back.
-    enum Ending {
-        case none, atEnd
-        case failed(any Error)
-
-        var isAtEnd: Bool { if case .atEnd = self { true } else { false } }
-    }
-
-    /// Opens a stream again that has ended, because there are bytes to read before its end. Nil if it is not
-    /// open and has not ended.
-    mutating func reopen() -> Ending? {
-        switch status {
-        case .open, .reading, .writing: return Ending.none
-        case .atEnd:
-            status = .open
-            pendingBits &= ~UInt8(Stream.Event.endEncountered.rawValue)
-            return .atEnd
-        case .error where !isClosed:
-            defer { (status, error) = (.open, nil) }
-            pendingBits &= ~UInt8(Stream.Event.errorOccurred.rawValue)
-            return error.map { .failed($0) } ?? Ending.none
-        default: return nil
+    /// Opens a stream again that has ended, because bytes are put back that come before its end.
+    ///
+    /// - Returns: The end or the error; ``Availability/waiting`` if there is none. Nil unless the stream is open or has ended.
+    mutating func reopen() -> Availability? {
+        if isOpen {
+            isUnacknowledged = false
+            return .waiting
         }
-    }
-
-    /// Bytes were put back. The kernel does not report them.
-    mutating func putBack() {
-        readinessSource = .backend
+        guard !isClosed, status == .atEnd || status == .error else { return nil }
+        defer { (status, error) = (.open, nil) }
         isUnacknowledged = false
-        insertTransfer()
+        pendingBits &= ~UInt8((Stream.Event.endEncountered.rawValue | Stream.Event.errorOccurred.rawValue))
+        return error.map { .failed($0) } ?? .atEnd
     }
-
-    /// The bytes that were put back have been read.
-    mutating func endPutBack(_ readinessSource: ReadinessSource) { self.readinessSource = readinessSource }
 }

@@ -21,8 +21,17 @@ struct ByteQueue {
         return accepted
     }
 
+    /// Appends the bytes that `read` writes to memory of `size` bytes, and returns its result.
+    mutating func append(upTo size: Int, _ read: (inout MutableRawSpan) -> Int) -> Int {
+        bytes.append(upTo: size, read)
+    }
+
     /// Inserts `new` before the first byte: without moving the others, if as many bytes have left the queue.
     mutating func prepend(_ new: [UInt8]) {
+        if bytes.isEmpty {
+            bytes = new
+            return
+        }
         let index = max(0, start - new.count)
         bytes.replaceSubrange(index..<start, with: new)
         start = index

@@ -1,0 +1,134 @@
+import SystemPackage
+
+// What tasks do with a stream. None of it waits; between attempts a task waits for the stream's events.
+
+extension StreamEngine {
+    /// The delegate that stands for tasks.
+    ///
+    /// - Precondition: The stream has no other delegate and no subclass, and is not handed off.
+    func taskDelegate() -> TaskDelegate {
+        let (known, isSubclassed, isHandedOff) = state.withLock {
+            ($0.taskDelegate, $0.isSubclassed, $0.handoff != nil)
+        }
+        require(
+            !isHandedOff, "A task cannot use a stream that is handed off: its bytes are the hand-off's.")
+        if let known { return known }
+        require(
+            !isSubclassed,
+            "A task cannot use a stream of a subclass, which has methods of its own: use a delegate."
+        )
+        guard let delegate = setTaskDelegate(TaskDelegate()) else {
+            fatalError("A task cannot use a stream that has a delegate: set the delegate to nil first.")
+        }
+        return delegate
+    }
+
+    /// Has `loop` deliver the stream's events to the task, in `modes`, unless it is scheduled anyway.
+    func scheduleForTask(on loop: RunLoop, _ modes: ModeSet) {
+        guard !state.withLock({ $0.machine.isScheduled }) else { return }
+        for mode in modes.members { join(loop, mode) { $0.isScheduledForTask = true } }
+    }
+
+    /// The loop that the client has scheduled the stream on, and its modes there.
+    var scheduledPlace: (loop: RunLoop, modes: ModeSet)? {
+        let attachment = state.withLock { state in
+            state.isScheduledForTask || state.queue != nil ? nil : state.machine.attachment
+        }
+        guard let attachment, let loop = attachment.scheduled?.loop else { return nil }
+        return (loop, attachment.membership.registrationModes(common: loop.commonModes))
+    }
+
+    /// Whether the opening is still under way. Throws if it failed.
+    func isOpening() throws -> Bool {
+        switch status {
+        case .opening: return true
+        case .error: throw failure
+        case .notOpen, .closed: throw failure(.badFileDescriptor)
+        case .open, .reading, .writing, .atEnd: return false
+        }
+    }
+
+    /// Why the stream cannot be used.
+    var failure: any Error {
+        (status == .closed ? nil : error) ?? failure(.badFileDescriptor)
+    }
+
+    /// Whether the kernel has taken all accepted bytes.
+    func isFlushed() throws -> Bool {
+        let (status, backend) = state.withLock { ($0.machine.status, $0.backend) }
+        guard status != .error, status != .closed, status != .notOpen else { throw failure }
+        if status == .opening { return false }
+        if let fault = backend.fault {
+            fail(fault)
+            refresh()
+            throw failure
+        }
+        return backend.isFlushed
+    }
+}
+
+// MARK: - Putting bytes back
+
+/// Bytes that a task has read and not used: the next ones to read.
+struct PutBackBytes {
+    fileprivate var bytes = ByteQueue()
+    /// The end or the error that the task has reached behind them.
+    fileprivate let ending: Availability
+}
+
+extension StreamEngine {
+    /// Makes bytes that were read the next ones to read. Does nothing once the stream is closed.
+    func putBack(_ bytes: [UInt8]) {
+        guard !bytes.isEmpty else { return }
+        perform(state.withLock { $0.putBack(bytes) })
+    }
+
+    /// Whether a task or a hand-off may have read bytes that it has not used yet.
+    var hasReadAhead: Bool {
+        state.withLock { $0.handoff != nil || $0.taskDelegate?.readsAhead == true }
+    }
+
+    /// Drops bytes that were put back. Returns whether there were any.
+    func dropPutBackBytes() -> Bool {
+        state.withLock { state in
+            guard state.putBack != nil else { return false }
+            state.endPutBack()
+            return true
+        }
+    }
+}
+
+extension StreamEngine.State {
+    /// What reports that bytes can be moved. The kernel does not report bytes that were put back.
+    var readinessSource: ReadinessSource { putBack == nil ? backend.readinessSource : .backend }
+
+    fileprivate mutating func putBack(_ bytes: [UInt8]) -> StreamMachine.Action {
+        guard let ending = machine.reopen() else { return .none }
+        // A file finds its end again.
+        if !backend.putBack(bytes) {
+            if putBack == nil { putBack = PutBackBytes(ending: ending) }
+            putBack!.bytes.prepend(bytes)
+            machine.changeReadinessSource(readinessSource)
+        }
+        return next
+    }
+
+    /// As ``StreamBackend/readNow(into:)``, of the bytes that were put back first.
+    @inline(__always)
+    mutating func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
+        putBack == nil ? try backend.readNow(into: &buffer) : takePutBack(into: &buffer)
+    }
+
+    @inline(never)
+    private mutating func takePutBack(into buffer: inout MutableRawSpan) -> Transfer {
+        let count = putBack!.bytes.take(into: &buffer)
+        if putBack!.bytes.count == 0 { endPutBack() }
+        return Transfer(count: count)
+    }
+
+    fileprivate mutating func endPutBack() {
+        guard let ending = putBack.take()?.ending else { return }
+        machine.changeReadinessSource(readinessSource)
+        machine.note(ending)
+    }
+}
