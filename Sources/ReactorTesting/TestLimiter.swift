@@ -1,5 +1,6 @@
 import Glibc
 import Reactor
+import SystemPackage
 
 /// Lets a bounded number of tests run at once, and ends the process when only tests are left that do not end.
 ///
@@ -93,7 +94,7 @@ final class TestLimiter: Sendable {
                 }
                 guard !tests.isEmpty else { return }
                 guard isIdle else { return endProcessWhenIdle() }
-                print(
+                write(
                     "Exiting: these tests exceeded their limit and are still running: \(tests.joined(separator: ", "))."
                 )
                 exit(EXIT_FAILURE)
@@ -105,8 +106,11 @@ final class TestLimiter: Sendable {
             (state.endedCount, state.running.values.min { $0.start < $1.start })
         }
         let seconds = oldest.map { $0.start.duration(to: .now).components.seconds }
-        print("\(count) test cases have ended", terminator: "")
-        print(oldest.map { ". Running for \(seconds ?? 0) s: \($0.test.name)" } ?? "")
-        fflush(nil)
+        let running = oldest.map { ". Running for \(seconds ?? 0) s: \($0.test.name)" } ?? ""
+        write("\(count) test cases have ended\(running)")
     }
+
+    /// Prints a line, but not through stdio: flushing that waits for each of its streams, and so for a test that is blocked in
+    /// reading one.
+    private func write(_ line: String) { _ = try? FileDescriptor.standardOutput.writeAll("\(line)\n".utf8) }
 }

@@ -120,20 +120,20 @@ import Testing
             let connections = try thread.runLoop.connections(at: .ipv4Loopback(port: 0)) { fault in
                 faults.update { $0.append(fault) }
             }
-            let client = try SocketPeer(connectedTo: connections.localAddress)
+            let clients = try (0..<2).map { _ in try SocketPeer(connectedTo: connections.localAddress) }
             var held: [CInt] = []
             var limit = rlimit(rlim_cur: 64, rlim_max: 64)
             setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
             while case let number = dup(0), number >= 0 { held.append(number) }
-            // A loop accepts nothing with the last four; libdispatch, which runs the task, aborts if it finds none.
-            for number in held.suffix(4) { close(number) }
-            held.removeLast(4)
+            // One for the first client, and four for libdispatch, which runs the task and aborts without any.
+            for _ in 0..<5 { close(held.removeLast()) }
+            let first = try await connections.accept()
             let task = Task { _ = try await connections.accept() }
             faults.wait { $0.isEmpty ? nil : () }
             for number in held { close(number) }
             try await task.value
             guard faults.value.map(\.errno) == [.tooManyOpenFiles] else { exit(1) }
-            withExtendedLifetime(client) {}
+            withExtendedLifetime((clients, first)) {}
             exit(0)
         }
     }
