@@ -103,7 +103,7 @@ let package = Package(
         // Symbolic links to the library's test support.
         .systemLibrary(name: "CReactorTestSupport", path: "Tests/CSupport"),
         .target(
-            name: "ReactorTestSupport",
+            name: "ExampleTestSupport",
             dependencies: [
                 "CReactorTestSupport", .product(name: "Reactor", package: "swift-reactor"), system,
             ],
@@ -114,7 +114,7 @@ let package = Package(
         .testTarget(
             name: "ExampleTests",
             dependencies: [
-                "ReactorTestSupport", .product(name: "Reactor", package: "swift-reactor"),
+                "ExampleTestSupport", .product(name: "Reactor", package: "swift-reactor"),
                 .product(name: "ReactorTesting", package: "swift-reactor"), system,
                 "downloader", "importer", "scroller", .product(name: "GRDB", package: "GRDB.swift"),
             ],

@@ -1,5 +1,5 @@
+import ExampleTestSupport
 import Reactor
-import ReactorTestSupport
 import ReactorTesting
 import Testing
 

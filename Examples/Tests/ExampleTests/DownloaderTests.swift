@@ -1,6 +1,6 @@
+import ExampleTestSupport
 import Glibc
 import Reactor
-import ReactorTestSupport
 import ReactorTesting
 import SystemPackage
 import Testing

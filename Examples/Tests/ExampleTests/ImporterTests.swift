@@ -1,7 +1,7 @@
+import ExampleTestSupport
 import Foundation
 import GRDB
 import Glibc
-import ReactorTestSupport
 import ReactorTesting
 import SystemPackage
 import Testing

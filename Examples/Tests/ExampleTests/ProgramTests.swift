@@ -1,6 +1,6 @@
+import ExampleTestSupport
 import Foundation
 import Glibc
-import ReactorTestSupport
 import ReactorTesting
 import SystemPackage
 import Testing

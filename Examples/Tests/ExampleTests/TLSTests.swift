@@ -1,5 +1,5 @@
+import ExampleTestSupport
 import Glibc
-import ReactorTestSupport
 import ReactorTesting
 import SystemPackage
 import Testing

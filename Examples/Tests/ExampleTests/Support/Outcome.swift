@@ -1,5 +1,5 @@
+import ExampleTestSupport
 import Foundation
-import ReactorTestSupport
 
 /// The exit status and the output of a program that has ended.
 struct Outcome {

@@ -1,5 +1,5 @@
+import ExampleTestSupport
 import Glibc
-import ReactorTestSupport
 import SystemPackage
 
 /// A terminal for a program, whose output a test reads.

@@ -1,6 +1,6 @@
+import ExampleTestSupport
 import Glibc
 import Reactor
-import ReactorTestSupport
 import SystemPackage
 
 /// A client of an example program.

@@ -1,5 +1,5 @@
+import ExampleTestSupport
 import Glibc
-import ReactorTestSupport
 import Testing
 
 /// A terminal of a tmux server of its own, in which a shell runs. Its methods block.
