@@ -63,8 +63,7 @@ extension DatagramSocket {
         private let subject: String
         private let socket: UnscheduledSocket
         private let arrivals: EventSubscription
-        private let room: EventSubscription
-        private let senders = WaitingSenders()
+        private let modes: [RunLoop.Mode]
 
         fileprivate init(
             _ socket: sending DatagramSocket, _ loop: RunLoop, _ modes: [RunLoop.Mode]
@@ -75,14 +74,10 @@ extension DatagramSocket {
             }
             subject = socket.subject
             let unscheduled = UnscheduledSocket(socket)
-            self.socket = unscheduled
+            (self.socket, self.modes) = (unscheduled, modes)
             arrivals = EventSubscription(
-                on: loop, inModes: modes, watching: descriptor, for: .readable, ended: { unscheduled.close() }
-            )
-            // Keeps the socket open until the loop does not watch it any more.
-            room = EventSubscription(
-                on: loop, inModes: modes, watching: descriptor, for: .writable,
-                ended: { withExtendedLifetime(unscheduled) {} })
+                on: loop, inModes: modes, watching: descriptor, for: .readable,
+                ended: { unscheduled.endWatch() })
         }
 
         deinit { close() }
@@ -90,9 +85,7 @@ extension DatagramSocket {
         /// Ends the iteration and closes the socket. Any thread: the loop closes it in its next pass, and ends the iteration
         /// then. No datagram is received or sent after the call.
         public func close() {
-            socket.refuse()
-            // Before the descriptor is closed, which `arrivals` does.
-            room.end()
+            for room in socket.refuse() { room.end() }
             arrivals.end()
         }
 
@@ -114,9 +107,7 @@ extension DatagramSocket {
         ) async throws {
             let deadline = timeout.deadline
             do throws(Errno) {
-                while true {
-                    if room.signal.isOver { throw Errno.badFileDescriptor }
-                    if try socket.send(bytes, to: address, descriptors) { return }
+                while try !socket.send(bytes, to: address, descriptors) {
                     try await waitForRoom(until: deadline)
                 }
             } catch .canceled {
@@ -139,13 +130,18 @@ extension DatagramSocket {
                 if let deadline, deadline <= .now { throw .timedOut }
                 // Keeps the processor idle, and is short beside what a receiver needs that is full.
                 try await DispatchWorkers.sleep(for: .milliseconds(1))
-            } else if let gate = senders.follow(on: room.signal.gate.executor) {
-                defer { senders.leave(gate) }
-                try await room.suspend(at: gate, until: deadline)
-            } else {
-                defer { senders.endLead() }
-                try await room.wait(until: deadline)
+                return
             }
+            let room = try socket.watch { [socket] descriptor in
+                EventSubscription(
+                    on: arrivals.loop, inModes: modes, watching: descriptor, for: .writable,
+                    ended: { socket.endWatch() })
+            }
+            defer {
+                room.end()
+                socket.forget(room)
+            }
+            try await room.wait(until: deadline)
         }
 
         // MARK: Receiving
@@ -203,50 +199,24 @@ extension DatagramSocket {
     }
 }
 
-/// The tasks that wait for room in a socket's send buffer: the first waits for the kernel, and the others for the first. When
-/// its wait ends, all try again.
-private final class WaitingSenders: Sendable {
-    private struct State {
-        var hasFirst = false
-        var others: [Gate] = []
-    }
-
-    private let state = Mutex(State())
-
-    /// Returns the gate to wait at; nil if the caller is the first.
-    func follow(on executor: RunLoop.Executor) -> Gate? {
-        state.withLock { state in
-            defer { state.hasFirst = true }
-            guard state.hasFirst else { return nil }
-            let gate = Gate(on: executor)
-            state.others.append(gate)
-            return gate
-        }
-    }
-
-    func leave(_ gate: Gate) { state.withLock { $0.others.removeAll { $0 === gate } } }
-
-    /// Lets the others try again.
-    func endLead() {
-        let others = state.withLock { state in
-            state.hasFirst = false
-            return exchange(&state.others, with: [])
-        }
-        for gate in others { gate.openFromAnywhere() }
-    }
-}
-
 /// A socket in no loop, which any thread uses, one at a time.
 private final class UnscheduledSocket: Sendable {
-    /// No datagram is sent or received any more once it is refusing. The socket may still be open.
-    private let state: Mutex<(socket: DatagramSocket, isRefusing: Bool)>
+    private struct State {
+        let socket: DatagramSocket
+        /// Those that wait for room. Nil once no datagram is sent or received any more: the socket may still be open.
+        var rooms: [EventSubscription]? = []
+        /// How many subscriptions watch the descriptor: the last one closes it.
+        var watches = 1
+    }
 
-    init(_ socket: sending DatagramSocket) { state = Mutex((socket, false)) }
+    private let state: Mutex<State>
+
+    init(_ socket: sending DatagramSocket) { state = Mutex(State(socket: socket)) }
 
     /// Nil if no datagram is pending, or may be received any more.
     func receive() throws(Errno) -> DatagramSocket.Message? {
         try state.withLock { (state) throws(Errno) in
-            state.isRefusing ? nil : try state.socket.receiveMessage()
+            state.rooms == nil ? nil : try state.socket.receiveMessage()
         }
     }
 
@@ -255,7 +225,7 @@ private final class UnscheduledSocket: Sendable {
         _ bytes: [UInt8], to address: SocketAddress?, _ descriptors: [FileDescriptor]
     ) throws(Errno) -> Bool {
         try state.withLock { (state) throws(Errno) in
-            if state.isRefusing { throw .badFileDescriptor }
+            if state.rooms == nil { throw .badFileDescriptor }
             do throws(Errno) {
                 return try state.socket.send(bytes, to: address, descriptors: descriptors)
             } catch .resourceTemporarilyUnavailable {
@@ -266,7 +236,33 @@ private final class UnscheduledSocket: Sendable {
 
     var isWritable: Bool { state.withLock { $0.socket.isWritable } }
 
-    func refuse() { state.withLock { $0.isRefusing = true } }
+    // MARK: Watching the descriptor
 
-    func close() { state.withLock { $0.socket.close() } }
+    func watch(_ makeRoom: (FileDescriptor) -> EventSubscription) throws(Errno) -> EventSubscription {
+        let number = try state.withLock { (state) throws(Errno) in
+            if state.rooms == nil { throw .badFileDescriptor }
+            state.watches += 1
+            return state.socket.number
+        }
+        let room = makeRoom(FileDescriptor(rawValue: number))
+        let isRefusing = state.withLock { state in
+            state.rooms?.append(room)
+            return state.rooms == nil
+        }
+        if isRefusing { room.end() }
+        return room
+    }
+
+    func forget(_ room: EventSubscription) { state.withLock { $0.rooms?.removeAll { $0 === room } } }
+
+    /// Called when a subscription has ended.
+    func endWatch() {
+        state.withLock { state in
+            state.watches -= 1
+            if state.watches == 0 { state.socket.close() }
+        }
+    }
+
+    /// Refuses to send and to receive. Returns the subscriptions that wait for room, for the caller to end.
+    func refuse() -> [EventSubscription] { state.withLock { $0.rooms.take() ?? [] } }
 }

@@ -1,80 +1,67 @@
-import Synchronization
 import SystemPackage
 
-/// A source of a loop and the task that consumes its events, which may be on any thread.
+/// The sources of a loop whose events a task consumes, which may be on any thread.
 ///
-/// The source leaves its events where the consumer finds them, and tells the ``EventSignal`` on the loop's
-/// thread. It ends when its consumer's task is cancelled, with the loop, and with the last reference to the
-/// subscription: so its handler does not retain that.
+/// The sources' handlers leave the events in an ``EventInlet``. The sources end when the consumer's task is cancelled, with
+/// the loop, and with the last reference to the subscription: so their handlers do not retain that.
 ///
-/// Nothing here is generic: the library does not know its clients' types, and would look up their metadata
-/// with each event. The generic part is inlined into the client.
+/// Nothing here is generic: the library does not know its clients' types, and would look up their metadata with each event.
+/// The generic part is inlined into the client.
 @usableFromInline
 final class EventSubscription: Sendable {
     @usableFromInline let signal: EventSignal
     let loop: RunLoop
-    private let source: LoopBound<Source>
-    /// Whether the client must keep a descriptor open until the source has ended.
+    /// Any thread may release them last: their handlers capture only what is `Sendable`, and before the loop adds them, and
+    /// once they have ended, they belong to no loop.
+    private let sources: LoopBound<[EventSource]>
+    /// What the sources are interested in while they do not pause.
+    private let interest: Readiness
+    /// Weak, because its release, with the loop, ends the events.
+    private weak let timer: Timer?
+    /// Whether the client must keep a descriptor open until the sources have ended.
     private let isWatchingDescriptor: Bool
-    private let ended: @Sendable () -> Void
 
-    /// What the loop's thread does with the source.
-    ///
-    /// Any thread may release it last. Until the source starts, its closures capture only what is `Sendable`;
-    /// afterwards the loop's thread releases them, unless it has ended.
-    final class Source {
-        /// Creates the source; nil once it has been called.
-        fileprivate var start: (@Sendable (Source) -> Void)?
-        /// Arms the source, if it is not armed.
-        var arm: (() -> Void)?
-        var end: (() -> Void)?
-
-        fileprivate init(_ start: @escaping @Sendable (Source) -> Void) { self.start = start }
-
-        /// Brings the source to the state that the consumer wants, whatever was done before. So it does not
-        /// matter in which order this thread's updates and those that other threads have posted are made.
-        ///
-        /// - Parameter isLoopEnding: Whether the loop, which then takes no source, is about to end with its thread.
-        fileprivate func update(for signal: EventSignal, isLoopEnding: Bool, _ ended: () -> Void) {
-            guard signal.isEnding || isLoopEnding else {
-                start.take()?(self)
-                if !signal.isDisarmed { arm?() }
-                return
-            }
-            (start, arm) = (nil, nil)
-            end.take()?()
-            ended()
-            signal.finish()
-        }
+    /// Adds `sources` to `loop` on its thread: now, if this is it.
+    init(
+        to sources: [EventSource], _ timer: Timer? = nil, on loop: RunLoop, _ signal: EventSignal,
+        for interest: Readiness = .readable, isWatchingDescriptor: Bool = false
+    ) {
+        (self.loop, self.signal, self.timer, self.interest) = (loop, signal, timer, interest)
+        self.isWatchingDescriptor = isWatchingDescriptor
+        self.sources = LoopBound(sources, owner: loop.identity)
+        loop.requireNotOfParent()
+        update()
     }
 
-    /// Starts a source by calling `start` on the loop's thread: now, if this is it.
+    /// Watches `descriptor`, once the consumer waits.
     ///
-    /// - Parameter ended: Called when the source has ended because this has, or never starts. May be called
-    ///   more than once.
-    init(
-        on loop: RunLoop, _ signal: EventSignal, isWatchingDescriptor: Bool = false,
-        ended: @escaping @Sendable () -> Void = {}, _ start: @escaping @Sendable (Source) -> Void
+    /// - Parameter ended: Called when the loop does not watch any more.
+    convenience init(
+        on loop: RunLoop, inModes modes: [RunLoop.Mode], watching descriptor: FileDescriptor,
+        for interest: Readiness, into events: EventQueue<Readiness>? = nil,
+        ended: @escaping @Sendable () -> Void = {}
     ) {
-        (self.loop, self.signal, self.isWatchingDescriptor) = (loop, signal, isWatchingDescriptor)
-        self.ended = ended
-        source = LoopBound(Source(start), owner: loop.identity)
-        loop.requireNotOfParent()
-        if loop.inbox.isClosed { signal.finish() } else { update() }
+        let signal = EventSignal(on: loop.executor(inModes: modes), isPaused: true, ended: ended)
+        let inlet = EventInlet(signal, events)
+        let source = DescriptorSource(descriptor, for: []) { source, readiness in
+            // Not an event that is kept: it may be over when the consumer asks.
+            if signal.beginDelivery() { inlet.put { $0 = [readiness] } } else { try? source.setInterest([]) }
+        }
+        self.init(to: [source], on: loop, signal, for: interest, isWatchingDescriptor: true)
     }
 
     deinit { end() }
 
-    /// Lets the source deliver an event; false if it has ended.
+    /// Lets the sources deliver an event; false if they have ended.
     @usableFromInline
     func prepareToWait() -> Bool {
-        if signal.isOver { return false }
-        if signal.beginWaiting() { update() }
+        guard let isPaused = signal.beginWaiting() else { return false }
+        if isPaused { update() }
         return true
     }
 
-    /// Ends the source because the consumer's task was cancelled. Returns once the client may close the
-    /// descriptor that the source watches; at once, if it watches none.
+    /// Ends the sources because the consumer's task was cancelled. Returns once the client may close the descriptor that they
+    /// watch; at once, if they watch none.
     @usableFromInline
     func endAndWait(isolation: isolated (any Actor)?) async {
         end()
@@ -82,165 +69,91 @@ final class EventSubscription: Sendable {
         while !signal.isOver { await signal.gate.waitIgnoringCancellation(isolation: isolation) }
     }
 
-    /// Ends the source on the loop's thread: now, if this is it.
+    /// Ends the sources on the loop's thread: now, if this is it.
     func end() {
         guard signal.beginEnding() else { return }
-        if !update() { ended() }
+        timer?.invalidate()
+        update()
     }
 
-    /// Has the loop's thread update the source. False if that thread has ended.
-    @discardableResult
-    private func update() -> Bool {
+    /// Brings the sources to the state that the consumer wants, whatever was done before. So it does not matter in which order
+    /// this thread's updates and those that other threads have posted are made.
+    private func update() {
         // A descriptor that another thread has closed must leave the pollers before another one with the same
         // number is registered.
         if !signal.isEnding, loop.isCurrent { loop.core.drainInbox() }
-        let hasLoop = loop.runOnLoopThread { [source, signal, ended] core in
-            source.value.update(for: signal, isLoopEnding: core.inbox.isClosed, ended)
+        let hasLoop = loop.runOnLoopThread { [sources, signal, interest] core in
+            if signal.isEnding || core.inbox.isClosed { return signal.end(sources.value) }
+            do throws(Errno) {
+                for source in sources.value {
+                    if source.loop == nil {
+                        for mode in signal.gate.executor.modes.members {
+                            try core.loop.add(source, forMode: mode)
+                        }
+                    }
+                    if !signal.isPaused { try source.setInterest(interest) }
+                }
+            } catch {
+                signal.end(sources.value, throwing: error)
+            }
         }
         if !hasLoop { signal.finish() }
-        return hasLoop
     }
 }
+
+// MARK: - Waiting for a descriptor
+
+// The kernel watches the descriptor, which another object owns, only while a task waits. A task that is cancelled, or whose
+// deadline passes, takes nothing with it.
 
 extension EventSubscription {
-    /// Watches `descriptor`, once the consumer waits.
+    /// The first element that `take` returns, which this calls at once and each time that the descriptor may be ready.
     ///
-    /// - Parameters:
-    ///   - ready: Leaves the event.
-    ///   - ended: As for ``init(on:_:isWatchingDescriptor:ended:_:)``: the loop does not watch any more.
-    convenience init(
-        on loop: RunLoop, inModes modes: [RunLoop.Mode], watching descriptor: FileDescriptor,
-        for interest: Readiness, ready: @escaping @Sendable (Readiness) -> Void = { _ in },
-        ended: @escaping @Sendable () -> Void = {}
-    ) {
-        let signal = EventSignal(on: loop.executor(inModes: modes), isDisarmed: true)
-        self.init(on: loop, signal, isWatchingDescriptor: true, ended: ended) { source in
-            let finisher = Finisher(signal)
-            let events = DescriptorSource(descriptor, for: []) { events, readiness in
-                guard finisher.signal.beginDelivery() else {
-                    try? events.setInterest([])
-                    return
-                }
-                ready(readiness)
-                finisher.signal.deliver()
-            }
-            source.end = { events.cancel() }
-            source.arm = {
-                do throws(Errno) { try events.setInterest(interest) } catch { signal.finish(throwing: error) }
-            }
-            loop.add(events, inModes: modes, or: signal)
-        }
-    }
-}
-
-extension RunLoop {
-    func add(_ source: EventSource, inModes modes: [Mode], or signal: EventSignal) {
-        do throws(Errno) {
-            for mode in modes { try add(source, forMode: mode) }
-        } catch {
-            signal.finish(throwing: error)
-        }
-    }
-}
-
-/// Whether the consumer waits for an event, and whether there will be one.
-@usableFromInline
-final class EventSignal: Sendable {
-    private struct State: OptionSet {
-        var rawValue: UInt8
-
-        /// The consumer waits, or is about to.
-        static let awaited = State(rawValue: 1)
-        /// The source waits for the consumer.
-        static let disarmed = State(rawValue: 2)
-        static let over = State(rawValue: 4)
-        static let claimed = State(rawValue: 8)
-        /// The source is to end.
-        static let ending = State(rawValue: 16)
-    }
-
-    @usableFromInline let gate: Gate
-    private let state: Atomic<UInt8>
-    private let failure = Mutex<Errno?>(nil)
-
-    /// - Parameters:
-    ///   - executor: That of the loop and the modes in which events are delivered.
-    ///   - isDisarmed: Whether the source begins when the consumer waits for the first time.
-    init(on executor: RunLoop.Executor, isDisarmed: Bool = false) {
-        gate = Gate(on: executor)
-        state = Atomic(isDisarmed ? State.disarmed.rawValue : 0)
-    }
-
-    /// Returns the flags before the change.
-    private func update(_ change: (State) -> State) -> State {
-        var seen = state.load(ordering: .relaxed)
+    /// - Throws: As ``wait(until:)`` or `take` does.
+    nonisolated(nonsending) func next<Element: Sendable>(
+        until deadline: Deadline?, _ take: () throws(Errno) -> Element?
+    ) async throws(Errno) -> Element {
+        if Task.isCancelled { throw .canceled }
         while true {
-            let wanted = change(State(rawValue: seen)).rawValue
-            let (isDone, current) = state.weakCompareExchange(
-                expected: seen, desired: wanted, ordering: .acquiringAndReleasing)
-            if isDone { return State(rawValue: seen) }
-            seen = current
+            if !signal.isEnding, !signal.isOver, let element = try take() { return element }
+            try await wait(until: deadline)
         }
     }
 
-    // MARK: For the source, on the loop's thread
-
-    /// Has the consumer continue with the event that the source has left for it, now or when it asks.
-    func deliver() { gate.open() }
-
-    /// Whether the consumer waits for the event that has come. If not, the caller must disarm the source: it is
-    /// armed again when the consumer waits.
-    func beginDelivery() -> Bool {
-        update { $0.contains(.awaited) ? $0.subtracting(.awaited) : $0.union(.disarmed) }.contains(.awaited)
+    /// Waits until the descriptor is ready. May return early.
+    ///
+    /// - Throws: `Errno.canceled`; `Errno.timedOut`; what epoll_ctl(2) does; `Errno.badFileDescriptor` once
+    ///   the subscription or the loop's thread has ended.
+    nonisolated(nonsending) func wait(until deadline: Deadline?) async throws(Errno) {
+        guard prepareToWait() else { throw endReason }
+        try await suspend(until: deadline)
     }
 
-    // MARK: From any thread
-
-    /// Ends the sequence, with an error if there is one.
-    func finish(throwing failure: Errno? = nil) {
-        if let failure { self.failure.withLock { if !isOver { $0 = failure } } }
-        let before = update { $0.union(.over) }
-        if !before.contains(.over) { gate.openFromAnywhere() }
+    /// Waits until `date`, whether the descriptor is ready or not; throws as ``wait(until:)`` if `deadline`
+    /// comes first.
+    nonisolated(nonsending) func pause(until date: Deadline, deadline: Deadline?) async throws(Errno) {
+        while date > .now {
+            if signal.isOver { throw endReason }
+            if let deadline, deadline <= .now { throw .timedOut }
+            try await suspend(until: deadline.map { min($0, date) } ?? date)
+        }
     }
 
-    /// Notes that the source is to end; false if that is known.
-    func beginEnding() -> Bool { !update { $0.union(.ending) }.contains(.ending) }
+    /// Why nothing can be awaited any more.
+    private var endReason: Errno { signal.takeFailure() ?? .badFileDescriptor }
 
-    var isOver: Bool { has(.over) }
-    var isEnding: Bool { has(.ending) }
-    fileprivate var isDisarmed: Bool { has(.disarmed) }
-
-    private func has(_ flag: State) -> Bool {
-        State(rawValue: state.load(ordering: .acquiring)).contains(flag)
+    private nonisolated(nonsending) func suspend(until deadline: Deadline?) async throws(Errno) {
+        if Task.isCancelled { throw .canceled }
+        let gate = signal.gate
+        guard let deadline else { return await gate.wait(isolation: #isolation) }
+        guard deadline > .now else { throw .timedOut }
+        let timer = GateTimer(deadline, on: loop, inModes: gate.executor.modes) { gate.open() }
+        await gate.wait(isolation: #isolation)
+        withExtendedLifetime(timer) {}
     }
-
-    // MARK: For the consumer
-
-    /// Notes that the consumer waits. Returns whether the source must be armed again.
-    func beginWaiting() -> Bool {
-        update { $0.subtracting(.disarmed).union(.awaited) }.contains(.disarmed)
-    }
-
-    /// The reason for the end, for the first that asks.
-    @usableFromInline
-    func takeFailure() -> Errno? { failure.withLock { $0.take() } }
-
-    /// Makes the caller the only consumer, until ``unclaim()``.
-    func claim() {
-        require(
-            !update { $0.union(.claimed) }.contains(.claimed),
-            "Two tasks iterate over the same events of a run loop: only one may at a time.")
-    }
-
-    func unclaim() { _ = update { $0.subtracting(.claimed) } }
 }
 
-/// Ends a signal when the handlers that capture this are released: when their source ends, as it does with
-/// its loop.
-final class Finisher: Sendable {
-    let signal: EventSignal
-
-    init(_ signal: EventSignal) { self.signal = signal }
-
-    deinit { signal.finish() }
+extension Duration? {
+    /// The deadline that is so far from now.
+    var deadline: Deadline? { map { .now + $0 } }
 }

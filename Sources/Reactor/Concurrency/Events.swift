@@ -22,11 +22,8 @@ extension RunLoop {
         /// Takes the event that has been waited for.
         private let take: @Sendable () -> Element?
 
-        init(
-            _ subscription: EventSubscription, _ subject: String = "",
-            take: @escaping @Sendable () -> Element?
-        ) {
-            (self.subscription, self.subject, self.take) = (subscription, subject, take)
+        init(_ subscription: EventSubscription, _ queue: EventQueue<Element>, _ subject: String = "") {
+            (self.subscription, self.subject, take) = (subscription, subject, queue.take)
         }
 
         /// Begins an iteration.
@@ -108,13 +105,6 @@ final class EventClaim: Sendable {
     func release() { if !released.exchange(true, ordering: .relaxed) { subscription.signal.unclaim() } }
 }
 
-/// Where a source leaves its events for the consumer.
-private final class EventStore<Content: Sendable>: Sendable {
-    let content: Mutex<Content>
-
-    init(_ content: Content) { self.content = Mutex(content) }
-}
-
 // MARK: - Sources
 
 extension RunLoop {
@@ -137,20 +127,15 @@ extension RunLoop {
         every interval: Duration, tolerance: Duration = .zero, inModes modes: [Mode] = [.common],
         file: StaticString = #fileID, line: UInt = #line
     ) -> Events<Deadline, Never> {
-        let (signal, store) = (EventSignal(on: executor(inModes: modes)), EventStore<Deadline?>(nil))
-        let subscription = EventSubscription(on: self, signal) { [self] source in
-            let finisher = Finisher(signal)
-            let timer = Timer.scheduled(
-                every: interval, forMode: modes[0], tolerance: tolerance, file: file, line: line
-            ) { timer in
-                let date = timer.fireDate
-                store.content.withLock { $0 = date }
-                finisher.signal.deliver()
-            }
-            for mode in modes.dropFirst() { add(timer, forMode: mode) }
-            source.end = { timer.invalidate() }
+        let (signal, ticks) = (EventSignal(on: executor(inModes: modes)), EventQueue<Deadline>())
+        let timer = Timer(
+            interval: interval, repeats: true, tolerance: tolerance, file: file, line: line
+        ) { [inlet = EventInlet(signal, ticks)] timer in
+            let date = timer.fireDate
+            inlet.put { $0 = [date] }
         }
-        return Events(subscription) { store.content.withLock { $0.take() } }
+        for mode in modes { add(timer, forMode: mode) }
+        return Events(EventSubscription(to: [], timer, on: self, signal), ticks)
     }
 
     /// The signals that the process receives, as ``SignalSource`` catches them, from now on.
@@ -170,30 +155,17 @@ extension RunLoop {
     public func signals(
         _ signals: CInt..., inModes modes: [Mode] = [.common]
     ) throws(IOError) -> Events<CInt, any Error> {
-        let (signal, store) = (EventSignal(on: executor(inModes: modes)), EventStore<[CInt]>([]))
-        let finisher = Finisher(signal)
+        let (signal, numbers) = (EventSignal(on: executor(inModes: modes)), EventQueue<CInt>())
+        let inlet = EventInlet(signal, numbers)
         var sources: [SignalSource] = []
         for number in signals {
             let source = try attempt(.watch, "signal \(number)") { () throws(Errno) in
-                try SignalSource(number) { [finisher] _, _ in
-                    store.content.withLock { if !$0.contains(number) { $0.append(number) } }
-                    finisher.signal.deliver()
+                try SignalSource(number) { _, _ in inlet.put { if !$0.contains(number) { $0.append(number) } }
                 }
             }
             sources.append(source)
         }
-        // Any thread may release them last: their handlers capture only what is `Sendable`, and before the loop
-        // adds them, and once they are cancelled, they belong to no loop.
-        let bound = LoopBound(sources, owner: identity)
-        let subscription = EventSubscription(on: self, signal) { [self] source in
-            source.end = { for source in bound.value { source.cancel() } }
-            for source in bound.value { add(source, inModes: modes, or: signal) }
-        }
-        return Events(subscription, "signals") {
-            store.content.withLock { numbers in
-                numbers.isEmpty ? nil : numbers.removeFirst()
-            }
-        }
+        return Events(EventSubscription(to: sources, on: self, signal), numbers, "signals")
     }
 
     /// What `descriptor` is ready for, each time that it is awaited while the descriptor is ready.
@@ -219,13 +191,9 @@ extension RunLoop {
     public func readiness(
         of descriptor: FileDescriptor, for interest: Readiness, inModes modes: [Mode] = [.common]
     ) -> Events<Readiness, any Error> {
-        let store = EventStore<Readiness?>(nil)
-        let subscription = EventSubscription(on: self, inModes: modes, watching: descriptor, for: interest) {
-            readiness in
-            store.content.withLock { $0 = readiness }
-        }
-        return Events(subscription, descriptorName(descriptor.rawValue)) {
-            store.content.withLock { $0.take() }
-        }
+        let queue = EventQueue<Readiness>()
+        let subscription = EventSubscription(
+            on: self, inModes: modes, watching: descriptor, for: interest, into: queue)
+        return Events(subscription, queue, descriptorName(descriptor.rawValue))
     }
 }

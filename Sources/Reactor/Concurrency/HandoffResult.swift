@@ -29,7 +29,10 @@ extension InputStream {
     ) async throws(IOError) -> HandoffReport<Processor.Output> {
         let scheduled = engine.scheduledPlace
         let place: TaskPlace
-        do throws(Errno) { place = try TaskPlace(of: #isolation, orOn: scheduled?.loop) } catch {
+        do throws(Errno) {
+            let (loop, executor) = try RunLoop.place(of: #isolation, orOn: scheduled?.loop)
+            place = TaskPlace(on: loop, executor)
+        } catch {
             throw engine.failure(error)
         }
         let (loop, modes) = scheduled ?? (place.loop, place.executor.modes)

@@ -263,10 +263,8 @@ final class LineBuffer {
             try await reader.read(into: &chunk, upTo: InputStream.defaultChunkSize, isolation: isolation)
             return cutter.cut(chunk)
         }
-        while true {
-            if let batch = try reader.use.transfer(worker.take) { return batch }
-            try await reader.use.wait(isolation: isolation, isScheduled: false) { worker.notify($0) }
-        }
+        return try await reader.use.next(
+            isolation: isolation, isScheduled: false, preparing: { worker.notify($0) }, worker.take)
     }
 }
 

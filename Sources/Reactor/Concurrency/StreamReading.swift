@@ -7,9 +7,7 @@ extension StreamUse {
     ) async throws -> [UInt8] {
         require(size > 0, "InputStream.readChunk(upTo:) needs a positive size (it is \(size)).")
         var chunk: [UInt8] = []
-        while try transfer({ try stream.engine.readIfReady(&chunk, upTo: size) }) == nil {
-            try await wait(isolation: isolation)
-        }
+        _ = try await next(isolation: isolation) { try stream.engine.readIfReady(&chunk, upTo: size) }
         return chunk
     }
 }
@@ -17,15 +15,8 @@ extension StreamUse {
 extension StreamEngine {
     /// Appends up to `size` bytes to `bytes` without waiting; see ``readIfReady(into:)``.
     func readIfReady(_ bytes: inout [UInt8], upTo size: Int) throws -> Int? {
-        var result = Result<Int?, any Error>.success(nil)
-        _ = bytes.append(upTo: size) { buffer in
-            do { result = .success(try readIfReady(into: &buffer)) } catch {
-                result = .failure(error)
-            }
-            if case .success(let count?) = result { return count }
-            return 0
-        }
-        return try result.get()
+        let count = try bytes.append(upTo: size) { try readIfReady(into: &$0) ?? -1 }
+        return count < 0 ? nil : count
     }
 }
 
@@ -84,10 +75,7 @@ extension InputStream {
         require(
             !buffer.isFull, "InputStream.read(into:) needs a buffer with room for at least one byte.")
         let use = StreamUse(self, timeout: timeout)
-        while true {
-            if let count = try use.transfer({ try engine.readIfReady(appendingTo: &buffer) }) { return count }
-            try await use.wait(isolation: #isolation)
-        }
+        return try await use.next(isolation: #isolation) { try engine.readIfReady(appendingTo: &buffer) }
     }
 
     /// Reads exactly `count` bytes.
@@ -111,10 +99,11 @@ extension InputStream {
             try Task.checkCancellation()
             while bytes.count < count {
                 let size = min(count - bytes.count, Self.defaultChunkSize)
-                switch try use.transfer({ try engine.readIfReady(&bytes, upTo: size) }) {
-                case nil: try await use.wait(isolation: #isolation)
-                case 0: throw engine.failure(.noData, bytesReceived: bytes.count, bytesRequested: count)
-                default: continue
+                let new = try await use.next(isolation: #isolation) {
+                    try engine.readIfReady(&bytes, upTo: size)
+                }
+                if new == 0 {
+                    throw engine.failure(.noData, bytesReceived: bytes.count, bytesRequested: count)
                 }
             }
             return bytes
@@ -167,12 +156,12 @@ extension StreamUse {
         while true {
             if let end = search.find(in: bytes), end - delimiter.count <= limit { return end }
             if bytes.count - delimiter.count >= limit { throw stream.engine.failure(.messageTooLong) }
-            switch try transfer({ try stream.engine.readIfReady(&bytes, upTo: Self.searchSize) }) {
-            case nil: try await wait(isolation: isolation)
-            case 0 where bytes.isEmpty: return nil
-            case 0: throw stream.engine.failure(.noData, bytesReceived: bytes.count)
-            default: continue
+            let new = try await next(isolation: isolation) {
+                try stream.engine.readIfReady(&bytes, upTo: Self.searchSize)
             }
+            guard new == 0 else { continue }
+            if bytes.isEmpty { return nil }
+            throw stream.engine.failure(.noData, bytesReceived: bytes.count)
         }
     }
 
@@ -206,15 +195,12 @@ private struct DelimiterSearch {
 extension StreamEngine {
     /// Appends bytes to `buffer` without waiting; see ``readIfReady(into:)``.
     fileprivate func readIfReady(appendingTo buffer: inout OutputRawSpan) throws -> Int? {
-        var result = Result<Int?, any Error>.success(nil)
-        unsafe buffer.withUnsafeMutableBytes { memory, count in
+        try unsafe buffer.withUnsafeMutableBytes { (memory, count) throws in
             var room = unsafe UnsafeMutableRawBufferPointer(rebasing: memory[count...]).mutableBytes
-            do { result = .success(try readIfReady(into: &room)) } catch {
-                result = .failure(error)
-            }
-            if case .success(let new?) = result { count += new }
+            let new = try readIfReady(into: &room)
+            count += new ?? 0
+            return new
         }
-        return try result.get()
     }
 }
 

@@ -165,8 +165,7 @@ final class EagerReader {
     func read(
         into bytes: inout [UInt8], upTo size: Int, isolation: isolated (any Actor)?
     ) async throws {
-        while true {
-            if try read(into: &bytes, upTo: size) { return }
+        while try !read(into: &bytes, upTo: size) {
             if let gate = try use.gate(isolation) { await gate.wait(isolation: isolation) }
         }
     }

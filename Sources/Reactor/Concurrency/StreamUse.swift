@@ -27,7 +27,7 @@ final class StreamUse {
 
     private init(_ stream: Stream, _ delegate: TaskDelegate, _ timeout: Duration?) {
         (self.stream, self.delegate) = (stream, delegate)
-        deadline = timeout.map { .now.advanced(by: $0) }
+        deadline = timeout.deadline
         stream.open()
     }
 
@@ -55,20 +55,21 @@ final class StreamUse {
     /// Has the task wait before its next transfer, which would move nothing.
     func waitBeforeNextTransfer() { transfers = .max }
 
-    /// Waits for the stream's next event, or until another thread wakes the task through the delegate that
-    /// `prepare` receives.
+    /// The first result of `now`, which does not wait. As often as it has none, the task waits for the stream's next event.
     ///
-    /// An event may have come before: then this returns at once, so callers try again, and wait again.
-    ///
-    /// - Parameter isScheduled: Whether the stream needs a loop for its events.
-    func wait(
+    /// - Parameters:
+    ///   - isScheduled: Whether the stream needs a loop for its events.
+    ///   - prepare: Called before each wait. Another thread may resume the task through the delegate.
+    func next<Result>(
         isolation: isolated (any Actor)?, isScheduled: Bool = true,
-        _ prepare: ((TaskDelegate) -> Void)? = nil
-    ) async throws {
-        guard let gate = try gate(isolation, isScheduled: isScheduled) else { return }
-        prepare?(delegate)
-        await gate.wait(isolation: isolation)
-        try Task.checkCancellation()
+        preparing prepare: ((TaskDelegate) -> Void)? = nil, _ now: () throws -> Result?
+    ) async throws -> Result {
+        while true {
+            if let result = try transfer(now) { return result }
+            guard let gate = try gate(isolation, isScheduled: isScheduled) else { continue }
+            prepare?(delegate)
+            await gate.wait(isolation: isolation)
+        }
     }
 
     /// The gate to wait at: the task's cancellation opens it too. Nil if the caller must try again first.
@@ -76,15 +77,18 @@ final class StreamUse {
         guard let place = try findPlace(isolation, isScheduled: isScheduled) else { return nil }
         if let deadline {
             guard deadline > .now else { throw stream.engine.failure(.timedOut) }
-            startTimer(until: deadline, place)
+            if timer == nil {
+                // Where the stream's events arrive.
+                let (loop, modes) = stream.engine.scheduledPlace ?? (place.loop, place.executor.modes)
+                timer = GateTimer(deadline, on: loop, inModes: modes) { [delegate] in delegate.wakeTask() }
+            }
         }
         return place.gate
     }
 
     /// Waits until the stream is open.
     func waitUntilOpen(isolation: isolated (any Actor)?) async throws {
-        try Task.checkCancellation()
-        while try stream.engine.isOpening() { try await wait(isolation: isolation) }
+        try await next(isolation: isolation) { try stream.engine.isOpening() ? nil : () }
     }
 
     /// The place to wait at; nil if the caller must try again first, because an event may have arrived before the
@@ -95,8 +99,8 @@ final class StreamUse {
         let isMoved = delegate.takeMove()
         if !isMoved, let place { return place }
         do throws(Errno) {
-            let scheduled = stream.engine.scheduledPlace?.loop
-            let (place, isNew) = delegate.use(try TaskPlace(of: isolation, orOn: scheduled))
+            let (loop, executor) = try RunLoop.place(of: isolation, orOn: stream.engine.scheduledPlace?.loop)
+            let (place, isNew) = delegate.place(on: loop, executor)
             self.place = place
             timer = nil
             if isScheduled { stream.engine.scheduleForTask(on: place.loop, place.executor.modes) }
@@ -106,12 +110,5 @@ final class StreamUse {
         } catch {
             throw stream.engine.failure(error)
         }
-    }
-
-    /// Notices the deadline where the stream's events arrive.
-    private func startTimer(until deadline: Deadline, _ place: TaskPlace) {
-        guard timer == nil else { return }
-        let (loop, modes) = stream.engine.scheduledPlace ?? (place.loop, place.executor.modes)
-        timer = GateTimer(deadline, on: loop, inModes: modes) { [delegate] in delegate.wakeTask() }
     }
 }

@@ -22,11 +22,7 @@ extension OutputStream {
         try Task.checkCancellation()
         while accepted < bytes.byteCount {
             let rest = bytes.extracting(droppingFirst: accepted)
-            if let count = try use.transfer({ try engine.writeIfReady(rest) }) {
-                accepted += count
-            } else {
-                try await use.wait(isolation: #isolation)
-            }
+            accepted += try await use.next(isolation: #isolation) { try engine.writeIfReady(rest) }
         }
     }
 
@@ -73,11 +69,7 @@ extension OutputStream {
         try Task.checkCancellation()
         while accepted < range.count {
             let rest = FilePart(file, range.dropFirst(accepted))
-            if let count = try use.transfer({ try engine.writeIfReady(rest) }) {
-                accepted += count
-            } else {
-                try await use.wait(isolation: #isolation)
-            }
+            accepted += try await use.next(isolation: #isolation) { try engine.writeIfReady(rest) }
         }
     }
 
@@ -124,14 +116,15 @@ extension StreamUse {
         try await waitUntilOpen(isolation: isolation)
         var callback: FlushCallback?
         defer { callback?.cancel() }
-        while try !stream.engine.isFlushed() {
-            try await wait(isolation: isolation) { delegate in
+        let engine = stream.engine
+        try await next(
+            isolation: isolation,
+            preparing: { delegate in
                 if callback?.isWaiting ?? false { return }
                 let new = FlushCallback { delegate.wakeTaskLater() }
                 callback = new
-                self.stream.engine.backend.whenFlushed(new)
-            }
-        }
+                engine.backend.whenFlushed(new)
+            }, { try engine.isFlushed() ? () : nil })
     }
 }
 

@@ -65,16 +65,13 @@ extension RunLoop {
     public func fileEvents(
         at paths: FilePath..., recursively: Bool = false, inModes modes: [Mode] = [.common]
     ) throws(IOError) -> Events<FileWatcher.Event, any Error> {
-        let queue = EventQueue<FileWatcher.Event>(on: self, inModes: modes)
-        let watcher = try FileWatcher { [inlet = queue.makeInlet()] watcher, event in
-            inlet.append(event, from: watcher)
+        try events(inModes: modes) { inlet throws(IOError) in
+            let watcher = try FileWatcher { inlet.append($1, from: $0) }
+            for path in paths { try watcher.watch(path, recursively: recursively) }
+            return watcher
         }
-        for path in paths { try watcher.watch(path, recursively: recursively) }
-        return queue.events(of: watcher, on: self, inModes: modes) { $0.close() }
     }
-}
 
-extension RunLoop {
     /// The firings of a ``ClockTimer``, and the news that the wall clock was set.
     ///
     /// Firings that come while none is awaited are one. From any thread.
@@ -89,11 +86,9 @@ extension RunLoop {
         of clock: ClockTimer.Clock, at date: Duration, every interval: Duration? = nil,
         inModes modes: [Mode] = [.common]
     ) throws(Errno) -> Events<ClockTimer.Event, any Error> {
-        let queue = EventQueue<ClockTimer.Event>(on: self, inModes: modes)
-        let timer = try ClockTimer(clock, at: date, every: interval) {
-            [inlet = queue.makeInlet()] timer, event in inlet.append(event, from: timer)
+        try events(inModes: modes) { inlet throws(Errno) in
+            try ClockTimer(clock, at: date, every: interval) { inlet.append($1, from: $0) }
         }
-        return queue.events(of: timer, on: self, inModes: modes) { $0.close() }
     }
 
     /// An element each time that the system is short of a resource, as a ``PressureSource`` reports it.
@@ -112,77 +107,23 @@ extension RunLoop {
         on resource: PressureSource.Resource, of share: PressureSource.Share = .some,
         stalledFor stall: Duration, within window: Duration, inModes modes: [Mode] = [.common]
     ) throws(IOError) -> Events<Void, any Error> {
-        let queue = EventQueue<Void>(on: self, inModes: modes)
-        let source = try PressureSource(resource, of: share, stalledFor: stall, within: window) {
-            [inlet = queue.makeInlet()] source, event in
-            switch event {
-            case .stalled: inlet.append((), from: source)
-            case .errorOccurred(let error): inlet.finish(throwing: error.errno)
+        try events(inModes: modes) { inlet throws(IOError) in
+            try PressureSource(resource, of: share, stalledFor: stall, within: window) { source, event in
+                switch event {
+                case .stalled: inlet.append((), from: source)
+                case .errorOccurred(let error): inlet.finish(throwing: error.errno)
+                }
             }
         }
-        return queue.events(of: source, on: self, inModes: modes) { $0.close() }
-    }
-}
-
-/// The events of a source that the consumer has not taken yet. The source pauses while it waits for none.
-private final class EventQueue<Event: Sendable>: Sendable {
-    /// What the source's handler retains: the sequence ends when that is released.
-    final class Inlet: Sendable {
-        private let queue: EventQueue
-
-        init(_ queue: EventQueue) { self.queue = queue }
-
-        deinit { queue.signal.finish() }
-
-        func append(_ event: Event, from source: EventSource) {
-            queue.events.withLock { $0.arrived.append(event) }
-            if !queue.signal.beginDelivery() { try? source.setInterest([]) }
-            // Also for a consumer that has seen the queue empty and is about to wait.
-            queue.signal.deliver()
-        }
-
-        func finish(throwing error: Errno) { queue.signal.finish(throwing: error) }
     }
 
-    struct Events {
-        var arrived: [Event] = []
-        /// The next one is the last.
-        var next: [Event] = []
-
-        mutating func take() -> Event? {
-            if next.isEmpty { next = exchange(&arrived, with: []).reversed() }
-            return next.popLast()
-        }
-    }
-
-    private let events = Mutex(Events())
-    private let signal: EventSignal
-
-    init(on loop: RunLoop, inModes modes: [RunLoop.Mode]) {
-        signal = EventSignal(on: loop.executor(inModes: modes))
-    }
-
-    func makeInlet() -> Inlet { Inlet(self) }
-
-    /// - Parameter close: Ends the source.
-    func events<Source: EventSource>(
-        of source: sending Source, on loop: RunLoop, inModes modes: [RunLoop.Mode],
-        close: @escaping @Sendable (Source) -> Void
-    ) -> RunLoop.Events<Event, any Error> {
-        let signal = signal
+    /// The events that the handler of a source appends, which pauses while it waits for none.
+    private func events<Event, Failure: Error>(
+        inModes modes: [Mode], of makeSource: (EventInlet<Event>) throws(Failure) -> EventSource
+    ) throws(Failure) -> Events<Event, any Error> {
+        let (signal, queue) = (EventSignal(on: executor(inModes: modes)), EventQueue<Event>())
+        let source = try makeSource(EventInlet(signal, queue))
         let subject = "\(source)"
-        let bound = LoopBound(source, owner: loop.identity)
-        let subscription = EventSubscription(on: loop, signal) { [loop] control in
-            let source = bound.value
-            let interest = source.interest
-            control.end = { close(source) }
-            control.arm = {
-                do throws(Errno) { try source.setInterest(interest) } catch { signal.finish(throwing: error) }
-            }
-            loop.add(source, inModes: modes, or: signal)
-        }
-        return RunLoop.Events(subscription, subject) { [self] in
-            events.withLock { $0.take() }
-        }
+        return Events(EventSubscription(to: [source], on: self, signal), queue, subject)
     }
 }

@@ -52,13 +52,12 @@ final class TaskDelegate: StreamDelegate, Sendable {
 
     func endUse() { state.withLock { ($0.isInUse, $0.readsAhead) = (false, false) } }
 
-    /// Has the stream's events let the task continue at `place` from now on; those before may have opened
-    /// another gate.
-    ///
-    /// - Returns: `place`, or the one that is in use already if they are of the same executor.
-    func use(_ place: TaskPlace) -> (place: TaskPlace, isNew: Bool) {
+    /// The place at which the stream's events resume the task from now on. Earlier events may have opened the gate of another
+    /// place if it is new.
+    func place(on loop: RunLoop, _ executor: RunLoop.Executor) -> (place: TaskPlace, isNew: Bool) {
         state.withLock { state in
-            if let known = state.place, known.executor === place.executor { return (known, false) }
+            if let known = state.place, known.executor === executor { return (known, false) }
+            let place = TaskPlace(on: loop, executor)
             state.place = place
             return (place, true)
         }
@@ -71,17 +70,10 @@ final class TaskDelegate: StreamDelegate, Sendable {
 /// Where a task waits: the loop, the modes, and the gate that opens there.
 final class TaskPlace: Sendable {
     let loop: RunLoop
-    let executor: RunLoop.Executor
     let gate: Gate
+    var executor: RunLoop.Executor { gate.executor }
 
-    /// The place that the calling task belongs to; if none, `loop` in its common modes, or the library's own
-    /// thread.
-    ///
-    /// - Throws: `Errno.canceled` if the task belongs to a loop that has ended; what pthread_create(3) does.
-    init(of isolation: (any Actor)?, orOn loop: RunLoop?) throws(Errno) {
-        (self.loop, executor) = try RunLoop.place(of: isolation, orOn: loop)
-        gate = Gate(on: executor)
-    }
+    init(on loop: RunLoop, _ executor: RunLoop.Executor) { (self.loop, gate) = (loop, Gate(on: executor)) }
 
     /// Lets the task that waits continue: at once, if this is its loop's thread.
     func wakeTask() { if loop.isCurrent { gate.open() } else { gate.openFromAnywhere() } }
@@ -97,7 +89,9 @@ final class TaskPlace: Sendable {
 extension RunLoop {
     /// The loop and the executor that the calling task belongs to; if none, `loop` in its common modes, or the
     /// library's own thread.
-    fileprivate static func place(
+    ///
+    /// - Throws: `Errno.canceled` if the task belongs to a loop that has ended; what pthread_create(3) does.
+    static func place(
         of isolation: (any Actor)?, orOn loop: RunLoop?
     ) throws(Errno) -> (RunLoop, Executor) {
         if let isolation, isolation === MainActor.shared, main.isCurrent { return (main, main.executor()) }
