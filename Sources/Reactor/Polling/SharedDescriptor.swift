@@ -14,6 +14,7 @@ final class SharedDescriptor: Sendable {
     private let descriptor: Atomic<CInt>
     private let isClosing: Atomic<Bool>
     private let watching = Mutex(Watching())
+    private let owner = DescriptorOwner()
     private let process = ProcessIdentity.current
 
     /// Announces that the last call has ended that used a closed, borrowed descriptor.
@@ -29,6 +30,7 @@ final class SharedDescriptor: Sendable {
         uses = Atomic(0)
         descriptor = Atomic(number)
         isClosing = Atomic(closesWhenDone)
+        if closesWhenDone { owner.take(number) }
     }
 
     /// Creates one without a descriptor, which adopts and owns one later.
@@ -46,11 +48,16 @@ final class SharedDescriptor: Sendable {
     /// Whether ``close()`` closes the descriptor, too.
     var closesWhenDone: Bool {
         get { isClosing.load(ordering: .relaxed) }
-        set { isClosing.store(newValue, ordering: .relaxed) }
+        set {
+            let isChanged = isClosing.exchange(newValue, ordering: .relaxed) != newValue
+            guard isChanged, number >= 0 else { return }
+            if newValue { owner.take(number) } else { owner.release(number) }
+        }
     }
 
     /// Adopts the descriptor, and closes it if ``close()`` has been called already.
     func adopt(_ number: CInt) {
+        if closesWhenDone { owner.take(number) }
         descriptor.store(number, ordering: .sequentiallyConsistent)
         if uses.load(ordering: .sequentiallyConsistent) == 1 { closeNow() }
     }
@@ -96,7 +103,9 @@ final class SharedDescriptor: Sendable {
         endWatching()
         guard uses.bitwiseOr(1, ordering: .sequentiallyConsistent).oldValue == 0 else { return nil }
         let number = descriptor.exchange(-1, ordering: .sequentiallyConsistent)
-        return number >= 0 ? number : nil
+        guard number >= 0 else { return nil }
+        owner.release(number)
+        return number
     }
 
     private func endUse() {
@@ -108,7 +117,7 @@ final class SharedDescriptor: Sendable {
     private func closeNow() {
         let number = descriptor.exchange(-1, ordering: .sequentiallyConsistent)
         guard closesWhenDone else { return Self.lastUseEnded.broadcast() }
-        if number >= 0 { _ = Glibc.close(number) }
+        if number >= 0 { owner.close(number) }
     }
 }
 

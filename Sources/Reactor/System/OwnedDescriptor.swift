@@ -5,10 +5,11 @@ package import SystemPackage
 /// A descriptor that is closed when its lifetime ends.
 package struct OwnedDescriptor: ~Copyable {
     package let number: CInt
+    private let owner: DescriptorOwner
 
-    init(_ number: CInt) { self.number = number }
+    package init(_ number: CInt) { (self.number, owner) = (number, DescriptorOwner(of: number)) }
 
-    deinit { _ = close(number) }
+    deinit { owner.close(number) }
 
     /// An event counter, which another thread adds to in order to wake the one that polls it (eventfd(2)).
     static func eventCounter() throws(Errno) -> OwnedDescriptor {

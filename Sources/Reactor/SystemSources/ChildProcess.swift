@@ -32,6 +32,7 @@ public final class ChildProcess: Sendable {
     let name: String
     /// The pidfd.
     let descriptor: CInt
+    private let owner: DescriptorOwner
     /// The master of its terminal, if it has one.
     private let terminal: SharedDescriptor?
     private let collected = Mutex<Termination?>(nil)
@@ -39,6 +40,7 @@ public final class ChildProcess: Sendable {
 
     init(_ spawned: reactor_spawned, _ name: String, terminal: SharedDescriptor?) {
         (processIdentifier, descriptor) = (spawned.process, spawned.descriptor)
+        owner = DescriptorOwner(of: spawned.descriptor)
         (self.name, self.terminal) = (name, terminal)
         currentTimeSource?.noteWork { [weak self] in
             self.map { !SystemCall.isReadable($0.descriptor) } ?? false
@@ -48,7 +50,9 @@ public final class ChildProcess: Sendable {
     deinit {
         let hasEnded = termination != nil
         // In a child of fork(2) the process is a sibling, which its parent collects.
-        if hasEnded || !creator.isCurrent { close(descriptor) } else { Collector.add(descriptor) }
+        if hasEnded || !creator.isCurrent { return owner.close(descriptor) }
+        owner.release(descriptor)
+        Collector.add(descriptor)
     }
 
     // MARK: Its end

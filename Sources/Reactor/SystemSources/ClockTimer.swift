@@ -55,6 +55,7 @@ public final class ClockTimer: EventSource {
     /// Whether ``Event/clockWasSet`` is to be delivered.
     private var wasSet = false
     private var handler: ((ClockTimer, Event) -> Void)?
+    private let owner: DescriptorOwner
 
     /// Makes a timer; it calls nothing until it is added to a loop.
     ///
@@ -76,6 +77,7 @@ public final class ClockTimer: EventSource {
         }
         (self.clock, self.date, self.handler) = (clock, date, handler)
         self.interval = interval.map { .nanoseconds(max($0.wholeNanoseconds, 1)) }
+        owner = DescriptorOwner(of: number)
         super.init(number, for: .readable)
         arm()
     }
@@ -114,7 +116,7 @@ public final class ClockTimer: EventSource {
     private func release() {
         guard let dropped = handler.take() else { return }
         currentTimeSource?.disarm(number)
-        _ = Glibc.close(number)
+        owner.close(number)
         withExtendedLifetime(dropped) {}
     }
 

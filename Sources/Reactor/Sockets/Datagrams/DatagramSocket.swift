@@ -74,6 +74,7 @@ public final class DatagramSocket: EventSource {
     /// Nil once the socket is closed.
     private var handlers: (receive: Receiver, event: EventHandler)?
     private var batch: DatagramBatch?
+    private let owner: DescriptorOwner
     /// Whether a send has found no room.
     private var wantsSpace = false
     /// Set when the socket leaves a mode: the remaining datagrams stay for the next one.
@@ -154,6 +155,7 @@ public final class DatagramSocket: EventSource {
             throw IOError(operation, subject(), error)
         }
         (self.options, self.handlers) = (options, handlers)
+        owner = DescriptorOwner(of: descriptor.rawValue)
         super.init(descriptor.rawValue, for: .readable)
     }
 
@@ -208,7 +210,7 @@ public final class DatagramSocket: EventSource {
 
     private func release() {
         guard let dropped = handlers.take() else { return }
-        _ = Glibc.close(number)
+        owner.close(number)
         file?.remove()
         batch = nil
         withExtendedLifetime(dropped) {}

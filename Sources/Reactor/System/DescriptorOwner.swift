@@ -1,0 +1,60 @@
+import Glibc
+import Synchronization
+
+/// What owns a descriptor, and so closes it. A debug build traps when the owner of a descriptor's number is another one.
+///
+/// Code that closes a descriptor twice closes what has been opened under the same number meanwhile. The call succeeds, and
+/// the fault shows elsewhere: in a stream that reads another one's bytes.
+package struct DescriptorOwner: Sendable {
+    #if DEBUG
+    private let tag = tags.add(1, ordering: .relaxed).newValue
+    #endif
+
+    package init() {}
+
+    /// An owner of `number` from now on.
+    package init(of number: CInt) { take(number) }
+
+    /// Becomes the owner of `number`. Does nothing if it is already.
+    package func take(_ number: CInt) {
+        #if DEBUG
+        Self.update { owners in
+            let owner = owners.updateValue(tag, forKey: number)
+            if let owner, owner != tag {
+                fatalError(
+                    "Descriptor \(number) has two owners. Other code has closed it, or it was given to two objects that "
+                        + "close it.")
+            }
+        }
+        #endif
+    }
+
+    /// Gives `number` up.
+    package func release(_ number: CInt) {
+        #if DEBUG
+        Self.update { owners in
+            guard owners.removeValue(forKey: number) == tag else {
+                fatalError("Descriptor \(number) was closed, or given up, by an object that does not own it.")
+            }
+        }
+        #endif
+    }
+
+    /// Closes `number`, which this owns.
+    package func close(_ number: CInt) {
+        release(number)
+        _ = Glibc.close(number)
+    }
+
+    #if DEBUG
+    private static let tags = Atomic<UInt64>(0)
+    /// The tag of the owner of each descriptor that has one.
+    private static let owners = Mutex<[CInt: UInt64]>([:])
+    private static let process = ProcessIdentity.current
+
+    /// In a child of fork(2), in which a thread of the parent may have locked the owners, this does nothing.
+    private static func update(_ body: (inout [CInt: UInt64]) -> Void) {
+        if process.isCurrent { owners.withLock { body(&$0) } }
+    }
+    #endif
+}

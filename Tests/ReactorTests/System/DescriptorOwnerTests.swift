@@ -1,0 +1,51 @@
+#if DEBUG
+import Glibc
+import Reactor
+import ReactorTestSupport
+import ReactorTesting
+import SystemPackage
+import Testing
+
+@Suite(.runLoop) struct DescriptorOwnerTests {
+    @Test func `a descriptor that two objects are to close traps`() async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            let pipe = try FileDescriptor.pipe()
+            let first = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+            let second = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+            withExtendedLifetime((first, second)) {}
+        }
+        #expect(
+            result.map { String(decoding: $0.standardErrorContent, as: UTF8.self) }?.contains(
+                "has two owners") == true)
+    }
+
+    @Test func `a number that is reused because other code has closed it traps`() async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            let pipe = try FileDescriptor.pipe()
+            let input = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+            try pipe.readEnd.close()
+            let other = InputStream(descriptor: try FileDescriptor.pipe().readEnd, closeWhenDone: true)
+            withExtendedLifetime((input, other)) {}
+        }
+        #expect(
+            result.map { String(decoding: $0.standardErrorContent, as: UTF8.self) }?.contains(
+                "has two owners") == true)
+    }
+
+    @Test func `a descriptor may be given to another object once its owner has closed it or given it up`()
+        async
+    {
+        await #expect(processExitsWith: .success) {
+            let (first, _) = try socketPair()
+            let given = Stream.connection(descriptor: FileDescriptor(rawValue: first), closeWhenDone: true)
+            guard given.input.setProperty(false, forKey: .shouldCloseNativeSocketKey) else { exit(1) }
+            let owned = Stream.connection(descriptor: FileDescriptor(rawValue: first), closeWhenDone: true)
+            for stream in [owned.input, owned.output] { stream.close() }
+            guard dup2(0, first) == first else { exit(2) }
+            let reused = InputStream(descriptor: FileDescriptor(rawValue: first), closeWhenDone: true)
+            withExtendedLifetime((given, reused)) {}
+            exit(0)
+        }
+    }
+}
+#endif
