@@ -55,13 +55,15 @@ extension [UInt8] {
 
     /// Appends the bytes that `read` writes to memory of `size` bytes. Returns the result of `read`: the number of
     /// bytes, unless it is negative.
-    mutating func append(upTo size: Int, _ read: (inout MutableRawSpan) -> Int) -> Int {
+    mutating func append<Failure: Error>(
+        upTo size: Int, _ read: (inout MutableRawSpan) throws(Failure) -> Int
+    ) throws(Failure) -> Int {
         var result = 0
-        append(addingCapacity: size) { room in
-            unsafe room.withUnsafeMutableBufferPointer { memory, count in
+        try append(addingCapacity: size) { (room) throws(Failure) in
+            try unsafe room.withUnsafeMutableBufferPointer { (memory, count) throws(Failure) in
                 var bytes = unsafe UnsafeMutableRawBufferPointer(start: memory.baseAddress, count: size)
                     .mutableBytes
-                result = read(&bytes)
+                result = try read(&bytes)
                 count = Swift.max(0, result)
             }
         }
