@@ -200,23 +200,13 @@ private struct LineBatch: Sendable {
 
 /// How far an iteration over lines has come.
 private final class LineProgress: Sendable {
-    private let state = Mutex(HandoffProgress(byteCount: 0, expectedByteCount: nil))
+    private let tracker = Mutex(ProgressTracker())
 
-    var progress: HandoffProgress { state.withLock { $0 } }
+    var progress: HandoffProgress { tracker.withLock { $0.progress } }
 
-    func expect(_ byteCount: Int?) {
-        // Zero means unknown: procfs reports it for files that it generates while they are read.
-        let byteCount = byteCount == 0 ? nil : byteCount
-        state.withLock { $0 = HandoffProgress(byteCount: $0.byteCount, expectedByteCount: byteCount) }
-    }
+    func expect(_ byteCount: Int?) { tracker.withLock { $0.expect(byteCount) } }
 
-    func add(_ count: Int) {
-        state.withLock { state in
-            let sum = state.byteCount + count
-            let expected = state.expectedByteCount.flatMap { $0 < sum ? nil : $0 }
-            state = HandoffProgress(byteCount: sum, expectedByteCount: expected)
-        }
-    }
+    func add(_ count: Int) { tracker.withLock { $0.add(count) } }
 }
 
 /// The lines that an iteration has cut and not returned.
@@ -232,9 +222,9 @@ final class LineBuffer {
         reader = EagerReader(stream, readsAhead: true)
         (self.cutter, self.tracker) = (cutter, tracker)
         batch = LineBatch(cutter: cutter, chunk: [])
-        let file = stream.engine.backend as? ReadAheadInput
-        worker = file.map { _ in LineWorker(stream.engine, cutter) }
-        tracker.expect(file?.expectedByteCount)
+        let source = FileSource(stream)
+        worker = source.map { LineWorker($0, cutter) }
+        tracker.expect(source?.file.expectedByteCount)
     }
 
     /// Puts the bytes after the last line back.
@@ -272,35 +262,30 @@ final class LineBuffer {
 private final class LineWorker: Sendable {
     fileprivate struct State {
         var cutter: LineCutter
-        var batches: [LineBatch] = []
+        /// The worker stops when it is full, and starts again when it is half empty: a start costs more than a batch.
+        var batches = Conveyor<[LineBatch], Never>(limit: 8)
         var isWorking = false
-        /// Whether the last batch has been cut, or no more are wanted.
-        var isOver = false
         /// Wakes the task that waits for the next batch.
         var delegate: TaskDelegate?
     }
 
-    /// The worker stops with so many batches, and starts again with half of them: a start costs more than a
-    /// batch.
-    fileprivate static let mostBatches = 8
-
-    private let engine: StreamEngine
+    private let source: FileSource
     private let state: Mutex<State>
     private let changed = Condition()
 
-    init(_ engine: StreamEngine, _ cutter: LineCutter) {
-        self.engine = engine
+    init(_ source: FileSource, _ cutter: LineCutter) {
+        self.source = source
         state = Mutex(State(cutter: cutter))
     }
 
     /// The next batch; nil if the worker has to cut it first.
     func take() -> LineBatch? {
         let (batch, starts) = state.withLock { state -> (LineBatch?, Bool) in
-            let batch = state.batches.isEmpty ? nil : state.batches.removeFirst()
-            let starts = !state.isWorking && !state.isOver && state.batches.count <= Self.mostBatches / 2
+            let batch = state.batches.takeFirst()
+            let starts = !state.isWorking && state.batches.hasRoom && state.batches.contents.count <= 4
             if starts { state.isWorking = true }
             // After the end there are only ends.
-            let end = state.isOver ? LineBatch(cutter: state.cutter, chunk: []) : nil
+            let end = state.batches.isOpen ? nil : LineBatch(cutter: state.cutter, chunk: [])
             return (batch ?? end, starts)
         }
         if starts { DispatchWorkers.run { [self] in work() } }
@@ -310,7 +295,7 @@ private final class LineWorker: Sendable {
     /// Wakes the task of `delegate` with the next batch; after a pass of its loop, if there is one.
     func notify(_ delegate: TaskDelegate) {
         let isReady = state.withLock { state in
-            let isReady = !state.batches.isEmpty || state.isOver
+            let isReady = state.batches.hasResult
             state.delegate = isReady ? nil : delegate
             return isReady
         }
@@ -322,8 +307,8 @@ private final class LineWorker: Sendable {
         while true {
             let generation = changed.generation
             let rest = state.withLock { state -> [UInt8]? in
-                state.isOver = true
-                return state.isWorking ? nil : state.batches.flatMap(\.chunk)
+                state.batches.end()
+                return state.isWorking ? nil : state.batches.contents.flatMap(\.chunk)
             }
             if let rest { return rest }
             changed.wait(after: generation)
@@ -331,37 +316,51 @@ private final class LineWorker: Sendable {
     }
 
     private func work() {
-        while let cutter = state.withLock({ $0.next }) {
-            let (batch, cutter) = readBatch(cutter)
-            let delegate = state.withLock { state in
-                state.cutter = cutter
-                state.batches.append(batch)
-                if batch.isEnd || batch.failure != nil { state.isOver = true }
-                return state.delegate.take()
-            }
-            delegate?.wakeTaskLater()
-        }
+        repeat { readBatches() } while !state.withLock { $0.endWork() }
         changed.broadcast()
     }
 
-    private func readBatch(_ cutter: LineCutter) -> (LineBatch, LineCutter) {
-        var cutter = cutter
-        var chunk: [UInt8] = []
-        let count = chunk.append(upTo: HandoffLimits().chunkSize) { engine.read(into: &$0) }
-        if count >= 0 { return (cutter.cut(chunk), cutter) }
-        var batch = LineBatch(cutter: cutter, chunk: [])
-        batch.failure = engine.failure
-        return (batch, cutter)
+    private func readBatches() {
+        var reader = source.file.takeReader()
+        var cutter = state.withLock { $0.next }
+        while let current = cutter {
+            let (batch, new) = readBatch(current, by: &reader)
+            let (delegate, next) = state.withLock { state in
+                state.put(batch, new)
+                return (state.delegate.take(), state.next)
+            }
+            delegate?.wakeTaskLater()
+            cutter = next
+        }
+    }
+
+    private func readBatch(_ cutter: LineCutter, by reader: inout FileReader) -> (LineBatch, LineCutter) {
+        var (cutter, chunk): (LineCutter, [UInt8]) = (cutter, [])
+        do throws(Errno) {
+            let count = try source.append(to: &chunk, upTo: HandoffLimits().chunkSize, by: &reader)
+            source.file.advance(by: count)
+            return (cutter.cut(chunk), cutter)
+        } catch {
+            var batch = LineBatch(cutter: cutter, chunk: [])
+            batch.failure = source.engine.failure
+            return (batch, cutter)
+        }
     }
 }
 
 extension LineWorker.State {
     /// The cutter for another batch; nil if the worker has to end.
-    fileprivate var next: LineCutter? {
-        mutating get {
-            if !isOver, batches.count < LineWorker.mostBatches { return cutter }
-            isWorking = false
-            return nil
-        }
+    fileprivate var next: LineCutter? { batches.hasRoom ? cutter : nil }
+
+    fileprivate mutating func put(_ batch: LineBatch, _ cutter: LineCutter) {
+        self.cutter = cutter
+        batches.put(batch)
+        if batch.isEnd || batch.failure != nil { batches.end() }
+    }
+
+    /// Ends the worker, which has returned the file's reader; false if another batch is wanted by now.
+    fileprivate mutating func endWork() -> Bool {
+        isWorking = next != nil
+        return !isWorking
     }
 }

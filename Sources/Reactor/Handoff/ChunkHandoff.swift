@@ -35,7 +35,6 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     public typealias Report = HandoffReport<Processor.Output>
 
     private let worker: ChunkWorker
-    private let output = OutputSlot<Processor.Output>()
     private let state: Mutex<State>
     private let loop: RunLoop
 
@@ -59,7 +58,7 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
         limits: HandoffLimits = HandoffLimits()
     ) {
         loop = .current
-        worker = ChunkWorker(ProcessorBox(processor, output), on: queue, limits)
+        worker = ChunkWorker(ProcessorBox(processor), on: queue, limits)
         state = Mutex(State(stream: LoopOwned(stream, on: loop), engine: stream.engine))
     }
 
@@ -132,8 +131,8 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
             return state.stream.take()
         }
         guard let stream else { fatalError("ChunkHandoff.start(inModes:) must be called only once.") }
-        let reader = ChunkReader(stream.value, worker, progress: progress) { [output] conclusion in
-            if let output = output.take() { completion(Report(conclusion, output)) }
+        let reader = ChunkReader(stream.value, worker, progress: progress) { conclusion in
+            completion(Report(conclusion, conclusion.output as! Processor.Output))
         }
         reader.start(on: loop, modes)
     }
@@ -176,27 +175,14 @@ extension HandoffReport {
     }
 }
 
-/// Keeps a processor's output for the completion.
-private final class OutputSlot<Output: Sendable>: Sendable {
-    private let output = Mutex<Output?>(nil)
-
-    func put(_ output: Output) { self.output.withLock { $0 = output } }
-
-    func take() -> Output? { output.withLock { $0.take() } }
-}
-
 private final class ProcessorBox<Processor: ChunkProcessor>: AnyProcessor {
     private var processor: Processor
-    private let slot: OutputSlot<Processor.Output>
 
-    init(_ processor: Processor, _ slot: OutputSlot<Processor.Output>) {
-        self.processor = processor
-        self.slot = slot
-    }
+    init(_ processor: Processor) { self.processor = processor }
 
     func process(_ chunk: RawSpan) throws { try processor.process(chunk) }
 
     func finish() throws { try processor.finish() }
 
-    func storeOutput() { slot.put(processor.output) }
+    var output: any Sendable { processor.output }
 }

@@ -48,23 +48,18 @@ final class ChunkReader {
     }
 
     private func begin(on loop: RunLoop, _ modes: [RunLoop.Mode], _ announce: Callback) {
+        worker.connect(announce)
         let check = posting(on: loop, modes) { self.checkStream() }
         isOwner = stream.engine.handOver(to: HandoffOwner(loop, streamChanged: check))
-        guard isOwner else {
-            worker.connect(announce: announce, resumeReading: Callback {})
-            return worker.end(Errno.resourceBusy)
-        }
+        guard isOwner else { return worker.end(Errno.resourceBusy) }
         stream.open()
-        do throws(Errno) { try DispatchWorkers.prepare() } catch {
-            worker.connect(announce: announce, resumeReading: Callback {})
-            return worker.fail(error)
-        }
+        do throws(Errno) { try DispatchWorkers.prepare() } catch { return worker.fail(error) }
         if let file = FileSource(stream) {
             reading = .byWorker
-            worker.connect(announce: announce, reading: file)
+            worker.start(reading: file)
         } else {
             reading = .byLoop
-            worker.connect(announce: announce, resumeReading: posting(on: loop, modes) { self.resume() })
+            worker.start(resume: posting(on: loop, modes) { self.resume() })
             if isSubclass { observeStream(on: loop, modes) }
             schedule(on: loop, modes)
         }

@@ -34,17 +34,16 @@ final class ChunkWorker: Sendable {
 
     // MARK: From the loop
 
-    /// Connects the worker to its loop, which reads the stream.
-    func connect(announce: Callback, resumeReading: Callback) {
-        flow.withLock {
-            $0.connect(HandoffFlow.LoopCallbacks(announce: announce, resumeReading: resumeReading))
-        }
-    }
+    /// Connects the worker to its loop.
+    func connect(_ announce: Callback) { flow.withLock { $0.connect(announce) } }
 
-    /// Connects the worker to its loop, and starts to read `source`.
-    func connect(announce: Callback, reading source: FileSource) {
-        connect(announce: announce, resumeReading: Callback { [self] in update { $0.callWorker(&$1) } })
-        update { $0.start(source, &$1) }
+    /// The loop reads the stream, and again when `resume` is called.
+    func start(resume: Callback) { flow.withLock { $0.start(resume: resume) } }
+
+    /// The worker reads `source`.
+    func start(reading source: FileSource) {
+        let resume = Callback { [self] in update { $0.callWorker(&$1) } }
+        update { $0.start(source, resume: resume, &$1) }
     }
 
     func disconnect() {
@@ -82,7 +81,7 @@ final class ChunkWorker: Sendable {
     /// bytes mean the stream's end, and a negative result an error.
     func fill(_ read: (inout MutableRawSpan) -> Int, fault: () -> any Error) {
         guard var chunk = flow.withLock({ $0.takeFree() }) else { return }
-        let fault = chunk.fill(upTo: chunkSize, read) < 0 ? fault() : nil
+        let fault = chunk.fill { $0.append(upTo: chunkSize, read) } < 0 ? fault() : nil
         update { $0.put(chunk.take(), fault, &$1) }
     }
 
@@ -121,12 +120,17 @@ final class ChunkWorker: Sendable {
     private func enqueue() { queue.async(execute: DispatchWorkers.noted { [self] in work() }) }
 
     private func work() {
+        // Nobody else reads the file during a job.
+        var reader: FileReader?
         var next = update { $0.beginWork(&$1) }
         while true {
             switch consume next {
-            case .read(var chunk, let source): next = read(&chunk, from: source)
+            case .read(var chunk, let source):
+                if reader == nil { reader = source.file.takeReader() }
+                next = read(&chunk, from: source, by: &reader!)
             case .process(var chunk, let source):
-                source?.claim(chunk)
+                // The offset of a file stays before the bytes of a chunk that is never processed.
+                source?.file.advance(by: chunk.byteCount)
                 next = process(&chunk)
             case .finish(let fault): return conclude(fault)
             case .yield: return enqueue()
@@ -135,9 +139,19 @@ final class ChunkWorker: Sendable {
         }
     }
 
-    private func read(_ chunk: inout Chunk, from source: FileSource) -> HandoffFlow.Step {
-        let fault = source.fill(&chunk, upTo: chunkSize)
-        return update { $0.takeRead(chunk.take(), fault, &$1) }
+    private func read(
+        _ chunk: inout Chunk, from source: FileSource, by reader: inout FileReader
+    ) -> HandoffFlow.Step {
+        var fault: (any Error)?
+        do throws(Errno) {
+            _ = try chunk.fill { (bytes) throws(Errno) in
+                try source.append(to: &bytes, upTo: chunkSize, by: &reader)
+            }
+        } catch {
+            // A stream that has no error has been closed by other code.
+            fault = source.engine.error ?? Errno.badFileDescriptor
+        }
+        return update { [fault] in $0.takeRead(chunk.take(), fault, &$1) }
     }
 
     private func process(_ chunk: inout Chunk) -> HandoffFlow.Step {
@@ -159,9 +173,9 @@ final class ChunkWorker: Sendable {
         if fault == nil, !flow.withLock({ $0.isCancelled }) {
             do { try last.finish() } catch { fault = error }
         }
-        last.storeOutput()
+        let output = last.output
         _ = consume last
-        update { [fault] in $0.conclude(fault, &$1) }
+        update { [fault] in $0.conclude(fault, output, &$1) }
     }
 }
 
@@ -170,6 +184,5 @@ final class ChunkWorker: Sendable {
 protocol AnyProcessor: AnyObject {
     func process(_ chunk: RawSpan) throws
     func finish() throws
-    /// Stores the output for the completion.
-    func storeOutput()
+    var output: any Sendable { get }
 }

@@ -29,14 +29,8 @@ struct HandoffFlow: Sendable {
         fileprivate(set) var callbacks: [Callback] = []
         /// Memory to free, which may make room in a budget for other hand-offs.
         fileprivate var dropped: [Chunk] = []
-    }
 
-    /// Callbacks to the loop, until its side has ended.
-    struct LoopCallbacks: Sendable {
-        /// Has the loop take the latest update.
-        let announce: Callback
-        /// Has the loop read again.
-        let resumeReading: Callback
+        fileprivate mutating func call(_ callback: Callback?) { if let callback { callbacks.append(callback) } }
     }
 
     /// How the hand-off has ended.
@@ -44,6 +38,8 @@ struct HandoffFlow: Sendable {
         let fault: (any Error)?
         let isCancelled: Bool
         let byteCount: Int
+        /// The processor's.
+        let output: any Sendable
     }
 
     struct Update: Sendable {
@@ -55,13 +51,16 @@ struct HandoffFlow: Sendable {
     private static let chunksPerJob = 64
 
     let limits: HandoffLimits
-    private var loopCallbacks: LoopCallbacks?
+    /// Has the loop take the latest update. Nil before the loop's side begins, and once it has ended.
+    private var announce: Callback?
+    /// Has the reader, the loop or the worker, read again.
+    private var resumeReading: Callback?
     /// The file that the worker reads; nil if the loop reads.
     private var source: FileSource?
 
     private var free: [Chunk] = []
-    /// The chunks that wait for the worker, in order.
-    private var full: [Chunk] = []
+    /// The chunks that wait for the worker, and the end of the stream.
+    private var full: Conveyor<[Chunk], any Error>
     /// How many chunks there are, including those that are being filled or processed.
     private var chunkCount = 0
     /// The request that waits in the budget's queue, if there was no room.
@@ -71,10 +70,6 @@ struct HandoffFlow: Sendable {
     private var chunksLeft = 0
     private var isReaderIdle = true
     private(set) var isSuspended = false
-    /// Whether no more chunks will come.
-    private var isEnded = false
-    private(set) var isCancelled = false
-    private var fault: (any Error)?
 
     var label: String?
     private var tracker = ProgressTracker()
@@ -87,7 +82,10 @@ struct HandoffFlow: Sendable {
         require(
             limits.chunkSize > 0, "HandoffLimits.chunkSize must be positive, not \(limits.chunkSize).")
         self.limits = limits
+        full = Conveyor(limit: limits.chunkCount)
     }
+
+    var isCancelled: Bool { full.isCancelled }
 
     var progress: HandoffProgress { tracker.progress }
 
@@ -102,7 +100,7 @@ struct HandoffFlow: Sendable {
 
 extension HandoffFlow {
     /// The bytes that have been read and wait for the processor.
-    var waitingByteCount: Int { full.reduce(0) { $0 + $1.byteCount } }
+    var waitingByteCount: Int { full.contents.reduce(0) { $0 + $1.byteCount } }
 
     var title: String { "hand-off\(label.map { " '\($0)'" } ?? "")" }
 
@@ -130,36 +128,39 @@ extension HandoffFlow {
 // MARK: - The loop's side
 
 extension HandoffFlow {
-    mutating func connect(_ callbacks: LoopCallbacks) { loopCallbacks = callbacks }
+    mutating func connect(_ announce: Callback) { self.announce = announce }
 
     /// Removes the callbacks, which the caller releases after unlocking.
-    mutating func disconnect() -> LoopCallbacks? { loopCallbacks.take() }
+    mutating func disconnect() -> [Callback?] { [announce.take(), resumeReading.take()] }
 
-    /// Has the worker read `source`.
-    mutating func start(_ source: FileSource, _ effects: inout Effects) {
-        self.source = source
-        tracker.expect(source.expectedByteCount)
+    /// The loop reads, and again when `resume` is called.
+    mutating func start(resume: Callback) { resumeReading = resume }
+
+    /// The worker reads `source`, and again when `resume` is called.
+    mutating func start(_ source: FileSource, resume: Callback, _ effects: inout Effects) {
+        (self.source, resumeReading) = (source, resume)
+        tracker.expect(source.file.expectedByteCount)
         callWorker(&effects)
     }
 
     /// Makes the reader busy. Returns false if it is already, or has no more to read.
     mutating func beginReading() -> Bool {
-        guard isReaderIdle, !isEnded else { return false }
+        guard isReaderIdle, full.isOpen else { return false }
         isReaderIdle = false
         return true
     }
 
     /// A chunk to fill; or nil, and the reader becomes idle.
     mutating func takeFree() -> Chunk? {
-        if !isEnded, !isSuspended, let chunk = makeRoom() { return chunk }
+        if full.isOpen, !isSuspended, let chunk = makeRoom() { return chunk }
         isReaderIdle = true
         return nil
     }
 
     /// Queues a filled chunk. An empty one ends the stream, with `fault` if it failed.
     mutating func put(_ chunk: Chunk, _ fault: (any Error)?, _ effects: inout Effects) {
-        if chunk.byteCount > 0, !isEnded {
-            full.append(chunk)
+        if chunk.byteCount > 0, full.isOpen {
+            full.put(chunk)
             callWorker(&effects)
         } else {
             giveBack(chunk, &effects)
@@ -169,8 +170,8 @@ extension HandoffFlow {
 
     /// Ends the stream, after the chunks in the queue. Only the first end counts.
     mutating func end(_ fault: (any Error)?, _ effects: inout Effects) {
-        guard !isEnded else { return }
-        (isEnded, self.fault) = (true, fault)
+        guard full.isOpen else { return }
+        full.end(fault)
         cancelRequest(&effects)
         callWorker(&effects)
     }
@@ -197,7 +198,7 @@ extension HandoffFlow {
         _ chunk: Chunk, _ count: Int, _ fault: (any Error)?, _ effects: inout Effects
     ) -> Step {
         giveBack(chunk, &effects)
-        if fault == nil, tracker.add(count, at: { Deadline.now.uptimeNanoseconds }) { announce(&effects) }
+        if fault == nil, tracker.add(count, at: { Deadline.now.uptimeNanoseconds }) { effects.call(announce) }
         chunksLeft -= 1
         if let fault { return .finish(fault) }
         return nextStep(&effects)
@@ -211,8 +212,8 @@ extension HandoffFlow {
             worker = .called
             return .yield
         }
-        if !full.isEmpty { return .process(full.removeFirst(), source) }
-        if isEnded { return .finish(fault) }
+        if let chunk = full.takeFirst() { return .process(chunk, source) }
+        if !full.isOpen { return .finish(full.fault) }
         guard let source, let chunk = makeRoom() else { return stop() }
         worker = .reading
         return .read(chunk, source)
@@ -225,21 +226,19 @@ extension HandoffFlow {
 
     /// Ends the flow, when the worker has no more to do.
     mutating func close(_ effects: inout Effects) {
-        (isEnded, worker) = (true, .over)
-        effects.dropped += full + free
-        (full, free) = ([], [])
+        full.end()
+        worker = .over
+        effects.dropped += full.take() + free
+        free = []
         cancelRequest(&effects)
     }
 
     /// Records how the hand-off has ended, after the processor has been released.
-    mutating func conclude(_ fault: (any Error)?, _ effects: inout Effects) {
+    mutating func conclude(_ fault: (any Error)?, _ output: any Sendable, _ effects: inout Effects) {
         isConcluded = true
-        conclusion = Conclusion(fault: fault, isCancelled: isCancelled, byteCount: progress.byteCount)
-        announce(&effects)
-    }
-
-    private func announce(_ effects: inout Effects) {
-        if let loopCallbacks { effects.callbacks.append(loopCallbacks.announce) }
+        conclusion = Conclusion(
+            fault: fault, isCancelled: isCancelled, byteCount: progress.byteCount, output: output)
+        effects.call(announce)
     }
 }
 
@@ -255,16 +254,15 @@ extension HandoffFlow {
     mutating func resume(_ effects: inout Effects) {
         guard isSuspended else { return }
         isSuspended = false
-        if !full.isEmpty || isEnded || source != nil { callWorker(&effects) }
-        if source == nil, isReaderIdle, !isEnded { resumeReading(&effects) }
+        if full.hasResult || source != nil { callWorker(&effects) }
+        if source == nil, isReaderIdle, full.isOpen { effects.call(resumeReading) }
     }
 
     /// Drops the chunks that have not been processed. Returns true if the processor is not being called, and
     /// won't be: the caller then concludes the hand-off, and waits neither for a queue nor for a read.
     mutating func cancel(_ effects: inout Effects) -> Bool {
-        effects.dropped += full
-        full = []
-        (isEnded, isCancelled, isSuspended, fault) = (true, true, false, nil)
+        effects.dropped += full.cancel()
+        isSuspended = false
         cancelRequest(&effects)
         guard worker != .processing, worker != .over else { return false }
         worker = .over
@@ -295,8 +293,8 @@ extension HandoffFlow {
             if reservation != nil { self.request = nil }
             return reservation
         }
-        guard let loopCallbacks else { return nil }
-        switch budget.reserve(limits.chunkSize, orCall: loopCallbacks.resumeReading) {
+        guard let resumeReading else { return nil }
+        switch budget.reserve(limits.chunkSize, orCall: resumeReading) {
         case .reserved(let reservation): return reservation
         case .queued(let request):
             self.request = request
@@ -313,17 +311,13 @@ extension HandoffFlow {
             effects.dropped.append(chunk)
         }
         let unused = limits.chunkCount - chunkCount + free.count
-        guard source == nil, isReaderIdle, !isEnded, !isSuspended, request == nil else { return }
-        if unused * 2 >= limits.chunkCount { resumeReading(&effects) }
+        guard source == nil, isReaderIdle, full.isOpen, !isSuspended, request == nil else { return }
+        if unused * 2 >= limits.chunkCount { effects.call(resumeReading) }
     }
 
     private mutating func cancelRequest(_ effects: inout Effects) {
         guard let request = request.take() else { return }
         effects.callbacks += limits.budget?.cancel(request) ?? []
-    }
-
-    private func resumeReading(_ effects: inout Effects) {
-        if let loopCallbacks { effects.callbacks.append(loopCallbacks.resumeReading) }
     }
 
     mutating func callWorker(_ effects: inout Effects) {
@@ -354,12 +348,17 @@ struct ProgressTracker: Sendable {
     /// are read.
     mutating func expect(_ byteCount: Int?) { expectedByteCount = byteCount == 0 ? nil : byteCount }
 
-    /// Adds processed bytes. Returns whether a report is due.
-    mutating func add(_ count: Int, at clock: () -> Int64) -> Bool {
+    /// Adds processed bytes.
+    mutating func add(_ count: Int) {
         byteCount += count
         if let expected = expectedByteCount, byteCount > expected {
             expectedByteCount = nil  // the file has grown by an unknown amount
         }
+    }
+
+    /// Adds processed bytes. Returns whether a report is due.
+    mutating func add(_ count: Int, at clock: () -> Int64) -> Bool {
+        add(count)
         guard count > 0, byteCount >= nextByteCount else { return false }
         nextByteCount = byteCount + (expectedByteCount ?? 0) / 100
         let now = clock()

@@ -5,29 +5,22 @@ import SystemPackage
 /// The bytes between the two halves of a bound pair.
 package final class BoundBuffer: Sendable {
     struct State {
-        let capacity: Int
-        var bytes = ByteQueue()
-        var isInputClosed = false
-        var isOutputClosed = false
-        /// Why the input fails once its bytes have been read.
-        var fault: (any Error)?
+        /// The output ends it, and the input cancels it.
+        var bytes: Conveyor<ByteQueue, any Error>
         /// The engines of the open halves, which are refreshed when the other half changes something.
         var input: StreamEngine?
         var output: StreamEngine?
-
-        var hasRoom: Bool { bytes.count < capacity }
-        var inputFault: (any Error)? { bytes.count == 0 ? fault : nil }
     }
 
     private let state: Mutex<State>
     private let changed = Condition()
 
-    package init(capacity: Int) { state = Mutex(State(capacity: capacity)) }
+    package init(capacity: Int) { state = Mutex(State(bytes: Conveyor(limit: capacity))) }
 
     func look<Answer>(_ question: (inout State) -> Answer) -> Answer { state.withLock { question(&$0) } }
 
     /// Makes the input fail with `error` when its bytes have been read. To be called before the output is closed.
-    package func fail(_ error: any Error) { change(\.input) { $0.fault = error } }
+    package func fail(_ error: any Error) { change(\.input) { $0.bytes.end(error) } }
 
     /// Makes a change, and wakes the threads that wait for one. Refreshes the engine that `half` returns.
     func change(_ half: (State) -> StreamEngine?, _ change: (inout State) -> Void) {
@@ -76,16 +69,17 @@ final class BoundInput: InputBackend {
 
     func close() throws(Errno) {
         buffer.change(\.output) { state in
-            state.isInputClosed = true
+            state.bytes.cancel()
             state.input = nil
         }
     }
 
     func isReady() -> Bool {
-        buffer.look { $0.bytes.count > 0 || $0.isOutputClosed || $0.fault != nil }
+        buffer.look { $0.bytes.hasResult }
     }
 
-    var refusal: (any Error)? { buffer.look { $0.inputFault } }
+    /// What the output has failed with, once its bytes have been read.
+    var refusal: (any Error)? { buffer.look { $0.bytes.isEmpty ? $0.bytes.fault : nil } }
 
     func prepare() -> Availability {
         if let refusal { return .failed(refusal) }
@@ -95,12 +89,12 @@ final class BoundInput: InputBackend {
     /// Reads the bytes that are there, or the end once the other half is closed and all bytes have been read.
     func read(into destination: inout MutableRawSpan) throws(Errno) -> Transfer {
         try buffer.move(\.output) { state in
-            if state.isInputClosed { return .failure(.badFileDescriptor) }
-            if state.bytes.count > 0 {
-                return .success(Transfer(count: state.bytes.take(into: &destination)))
+            if state.bytes.isCancelled { return .failure(.badFileDescriptor) }
+            if !state.bytes.isEmpty {
+                return .success(Transfer(count: state.bytes.contents.take(into: &destination)))
             }
-            if state.fault != nil { return .failure(.canceled) }
-            return state.isOutputClosed ? .success(Transfer(count: 0, isAtEnd: true)) : nil
+            if state.bytes.fault != nil { return .failure(.canceled) }
+            return state.bytes.isOpen ? nil : .success(Transfer(count: 0, isAtEnd: true))
         }
     }
 }
@@ -118,28 +112,29 @@ final class BoundOutput: OutputBackend {
 
     func close() throws(Errno) {
         buffer.change(\.input) { state in
-            state.isOutputClosed = true
+            state.bytes.end()
             state.output = nil
         }
     }
 
-    var isAtEndWhenOpened: Bool { buffer.look { $0.isInputClosed } }
+    var isAtEndWhenOpened: Bool { buffer.look { $0.bytes.isCancelled } }
 
-    func isReady() -> Bool { buffer.look { $0.hasRoom || $0.isInputClosed } }
+    func isReady() -> Bool { buffer.look { $0.bytes.hasRoom || $0.bytes.isCancelled } }
 
     /// At the end as soon as the other half is closed, so that a writer with nothing to write learns of it
     /// too.
     func prepare() -> Availability {
-        buffer.look { $0.isInputClosed ? .atEnd : $0.hasRoom ? .ready : .waiting }
+        buffer.look { $0.bytes.isCancelled ? .atEnd : $0.bytes.hasRoom ? .ready : .waiting }
     }
 
     /// Waits only if there is no room at all. Accepts nothing once the other half is closed.
     func write(_ bytes: RawSpan, isScheduled: Bool) throws(Errno) -> Transfer {
         try buffer.move(\.input) { state in
-            if state.isOutputClosed { return .failure(.badFileDescriptor) }
-            if state.isInputClosed { return .success(Transfer(count: 0, isAtEnd: true)) }
-            guard state.hasRoom else { return nil }
-            return .success(Transfer(count: state.bytes.append(bytes, limit: state.capacity)))
+            if state.bytes.isCancelled { return .success(Transfer(count: 0, isAtEnd: true)) }
+            if !state.bytes.isOpen { return .failure(.badFileDescriptor) }
+            guard state.bytes.hasRoom else { return nil }
+            return .success(
+                Transfer(count: state.bytes.contents.append(bytes, limit: state.bytes.limit)))
         }
     }
 }

@@ -5,7 +5,9 @@ struct ByteQueue {
     private var bytes: [UInt8]
     private var start = 0
 
-    init(_ bytes: [UInt8] = []) { self.bytes = bytes }
+    init() { bytes = [] }
+
+    init(_ bytes: [UInt8]) { self.bytes = bytes }
 
     var count: Int { bytes.count - start }
 
@@ -22,8 +24,10 @@ struct ByteQueue {
     }
 
     /// Appends the bytes that `read` writes to memory of `size` bytes, and returns its result.
-    mutating func append(upTo size: Int, _ read: (inout MutableRawSpan) -> Int) -> Int {
-        bytes.append(upTo: size, read)
+    mutating func append<Failure: Error>(
+        upTo size: Int, _ read: (inout MutableRawSpan) throws(Failure) -> Int
+    ) throws(Failure) -> Int {
+        try bytes.append(upTo: size, read)
     }
 
     /// Inserts `new` before the first byte: without moving the others, if as many bytes have left the queue.

@@ -90,7 +90,7 @@ final class UnopenedFile: StreamBackend {
         case .regular, .unwatchable:
             isWritten
                 ? WriteBehindOutput(shared, limit: state.withLock { $0.writeBehindLimit })
-                : try ReadAheadInput(shared, isSeekable: kind == .regular)
+                : try FileInput(shared, isSeekable: kind == .regular)
         }
     }
 

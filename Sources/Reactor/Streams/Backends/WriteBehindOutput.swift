@@ -16,23 +16,17 @@ final class WriteBehindOutput: OutputBackend {
     private struct State {
         /// Refreshed when there is room, and after faults; nil unless open.
         var engine: StreamEngine?
-        /// How many bytes may wait.
-        let limit: Int
-        var waiting: [UInt8] = []
+        /// Closing the stream ends it, and a fault of the file cancels it.
+        var waiting: Conveyor<[UInt8], Errno>
         var spare: [UInt8] = []
         /// The number of bytes that the writer is writing.
         var writingCount = 0
         var isWriting = false
-        var fault: Errno?
-        /// Whether no more bytes are accepted. Those that were accepted are written before the file is
-        /// closed.
-        var isClosed = false
         /// The final offset, once closed.
         var lastOffset: Int?
 
-        var room: Int { limit - waiting.count - writingCount }
-
-        init(limit: Int) { self.limit = limit }
+        var room: Int { waiting.limit - waiting.contents.count - writingCount }
+        var fault: Errno? { waiting.refusal }
     }
 
     private let shared: SharedDescriptor
@@ -46,7 +40,7 @@ final class WriteBehindOutput: OutputBackend {
 
     init(_ shared: SharedDescriptor, limit: Int = byteLimit) {
         self.shared = shared
-        state = Mutex(State(limit: limit))
+        state = Mutex(State(waiting: Conveyor(limit: limit)))
     }
 
     func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
@@ -55,7 +49,7 @@ final class WriteBehindOutput: OutputBackend {
     }
 
     func close() throws(Errno) {
-        state.withLock { $0.isClosed = true }
+        state.withLock { $0.waiting.end() }
         let offset = offset
         shared.close()
         state.withLock { $0.lastOffset = offset ?? $0.lastOffset }
@@ -94,10 +88,10 @@ final class WriteBehindOutput: OutputBackend {
     private func accept(_ bytes: RawSpan) throws(Errno) -> Transfer {
         let (count, isFirst) = try state.withLock { (state) throws(Errno) -> (Int, Bool) in
             if let fault = state.fault { throw fault }
-            if state.isClosed { throw .canceled }
+            if !state.waiting.isOpen { throw .canceled }
             let count = min(bytes.byteCount, state.room)
             guard count > 0 else { return (0, false) }
-            state.waiting.append(bytes.extracting(first: count))
+            state.waiting.contents.append(bytes.extracting(first: count))
             defer { state.isWriting = true }
             if !state.isWriting { writer.enter() }
             return (count, !state.isWriting)
@@ -118,7 +112,7 @@ final class WriteBehindOutput: OutputBackend {
             let engine = state.withLock { state in
                 state.spare = batch
                 state.writingCount = 0
-                if case .failure(let fault) = result { state.fault = fault }
+                if case .failure(let fault) = result { state.waiting.cancel(fault) }
                 return state.engine
             }
             engine?.refresh()
@@ -143,15 +137,14 @@ final class WriteBehindOutput: OutputBackend {
 
     private func nextBatch() -> [UInt8]? {
         state.withLock { state in
-            guard !state.waiting.isEmpty, state.fault == nil else {
+            guard !state.waiting.isEmpty else {
                 state.isWriting = false
-                state.waiting = []
                 return nil
             }
             var batch = state.spare
             state.spare = []
             batch.removeAll(keepingCapacity: true)
-            swap(&batch, &state.waiting)
+            swap(&batch, &state.waiting.contents)
             state.writingCount = batch.count
             return batch
         }

@@ -35,15 +35,12 @@ final class WriteBuffer: Sendable {
         case idle
         /// Bytes are being sent, or about to be: then the sender is not known yet.
         case sending(LoopOwned<WriteBufferSender>?)
-        case failed(Errno)
     }
 
     fileprivate struct State {
-        var queue = ByteQueue()
-        var limit: Int
+        /// Closing the stream ends it, and a failure to send cancels it.
+        var queue: Conveyor<ByteQueue, Errno>
         var phase = Phase.idle
-        /// Whether the stream is closed, and accepts no more bytes.
-        var isClosed = false
         /// Whether a write found no room: the engine is notified at the low-water mark.
         var isAwaited = false
         var ending = Ending.stop
@@ -69,7 +66,7 @@ final class WriteBuffer: Sendable {
     let transport: Transport
 
     init(limit: Int, for engine: StreamEngine, by transport: Transport) {
-        state = Mutex(State(limit: limit, engine: engine))
+        state = Mutex(State(queue: Conveyor(limit: limit), engine: engine))
         self.transport = transport
     }
 
@@ -85,17 +82,17 @@ final class WriteBuffer: Sendable {
     var isInUse: Bool { !isEmpty || limit > 0 }
 
     var limit: Int {
-        get { state.withLock { $0.limit } }
-        set { state.withLock { $0.limit = newValue } }
+        get { state.withLock { $0.queue.limit } }
+        set { state.withLock { $0.queue.limit = newValue } }
     }
 
     /// Why the bytes could not be sent.
-    var fault: Errno? { state.withLock { $0.fault } }
+    var fault: Errno? { state.withLock { $0.queue.refusal } }
 
     // MARK: Room
 
     /// Whether a write would be accepted at least in part, or fail.
-    var hasRoom: Bool { state.withLock { $0.hasRoom || $0.hasEnded } }
+    var hasRoom: Bool { state.withLock { $0.queue.hasRoom || !$0.queue.isOpen } }
 
     /// Whether there is enough room to deliver `hasSpaceAvailable`. If not, the engine is refreshed when
     /// there is.
@@ -109,12 +106,12 @@ final class WriteBuffer: Sendable {
 
     /// Waits until a write would be accepted at least in part, or fail.
     func waitForRoom() {
-        _ = wait(until: .distantFuture) { $0.hasRoom || !$0.isSending || $0.hasEnded }
+        _ = wait(until: .distantFuture) { $0.queue.hasRoom || !$0.isSending || !$0.queue.isOpen }
     }
 
     /// Waits until the kernel has taken every byte.
     func flush(until deadline: Deadline) throws(Errno) {
-        let isDone = wait(until: deadline) { $0.queue.count == 0 || $0.fault != nil }
+        let isDone = wait(until: deadline) { $0.queue.isEmpty }
         if let fault { throw fault }
         guard isDone else { throw .timedOut }
     }
@@ -122,7 +119,7 @@ final class WriteBuffer: Sendable {
     /// Calls `callback` when the kernel has taken every byte, or the sending has failed.
     func whenFlushed(_ callback: FlushCallback) {
         let isDone = state.withLock { state in
-            let isDone = state.queue.count == 0 || state.fault != nil
+            let isDone = state.queue.isEmpty
             state.flushCallbacks.removeAll { !$0.isWaiting }
             if !isDone { state.flushCallbacks.append(callback) }
             return isDone
@@ -135,7 +132,7 @@ final class WriteBuffer: Sendable {
 
     fileprivate func callFlushCallbacks() {
         let callbacks = state.withLock { state in
-            guard state.queue.count == 0 || state.fault != nil else { return [FlushCallback]() }
+            guard state.queue.isEmpty else { return [FlushCallback]() }
             defer { state.flushCallbacks = [] }
             return state.flushCallbacks
         }
@@ -193,8 +190,8 @@ final class WriteBuffer: Sendable {
                 if !isReply || error != .canceled { throw error }
             }
             guard state.isSending == whileSending else { return nil }
-            let limit = state.limit + (isReply ? Self.replyLimit : 0)
-            let count = state.queue.append(bytes, limit: limit)
+            let limit = state.queue.limit + (isReply ? Self.replyLimit : 0)
+            let count = state.queue.contents.append(bytes, limit: limit)
             if count < bytes.byteCount { state.isAwaited = true }
             if count > 0 {
                 isDrained.store(false, ordering: .releasing)
@@ -212,7 +209,10 @@ final class WriteBuffer: Sendable {
     /// - Returns: False if no byte is pending, and the caller does it.
     func finish(_ ending: Ending, stallTimeout: Duration? = nil) -> Bool {
         let (isPending, sender) = state.withLock { state -> (Bool, LoopOwned<WriteBufferSender>?) in
-            if stallTimeout != nil { (state.isClosed, state.stallTimeout) = (true, stallTimeout) }
+            if stallTimeout != nil {
+                state.queue.end()
+                state.stallTimeout = stallTimeout
+            }
             guard case .sending(let sender) = state.phase else { return (false, nil) }
             state.ending = max(state.ending, ending)
             return (true, sender)
@@ -232,12 +232,21 @@ final class WriteBuffer: Sendable {
 
     /// Drops the bytes, because the connection has failed.
     func abandon(_ error: Errno) {
-        let (sender, hasLost) = state.withLock { ($0.sender, $0.fail(error)) }
-        isDrained.store(true, ordering: .releasing)
-        changed.broadcast()
+        let (hasLost, sender) = drop(error)
         if hasLost { engine.noteLostBytes(error) }
         callFlushCallbacks()
         sender?.perform { $0.end() }
+    }
+
+    /// Drops the bytes, and accepts no more. Returns whether there were any, and the sender.
+    private func drop(_ error: Errno) -> (hasLost: Bool, LoopOwned<WriteBufferSender>?) {
+        let dropped = state.withLock { state in
+            defer { state.phase = .idle }
+            return (state.queue.cancel(error).count > 0, state.sender)
+        }
+        isDrained.store(true, ordering: .releasing)
+        changed.broadcast()
+        return dropped
     }
 }
 
@@ -275,12 +284,12 @@ extension WriteBuffer {
     /// Sends what the descriptor has room for. After ``Progress/done(_:)`` the sender is not needed any more.
     func send(to descriptor: SharedDescriptor) -> Progress {
         let (progress, sent, isAwaited) = state.withLock { state in
-            let before = state.queue.count
+            let before = state.queue.contents.count
             let progress = state.send(to: descriptor, transport)
-            if state.queue.count == 0 { isDrained.store(true, ordering: .releasing) }
+            if state.queue.isEmpty { isDrained.store(true, ordering: .releasing) }
             let isAwaited = state.isAwaited && state.isAtLowWaterMark
             if isAwaited { state.isAwaited = false }
-            return (progress, before - state.queue.count, isAwaited)
+            return (progress, before - state.queue.contents.count, isAwaited)
         }
         if case .blocked = progress { transport.sent(sent, true) } else { transport.sent(sent, false) }
         changed.broadcast()
@@ -292,9 +301,7 @@ extension WriteBuffer {
 
     /// Fails the stream, closed or not: bytes that it accepted are lost.
     func fail(_ error: Errno) {
-        _ = state.withLock { $0.fail(error) }
-        isDrained.store(true, ordering: .releasing)
-        changed.broadcast()
+        _ = drop(error)
         transport.failed(error)
         engine.noteLostBytes(error)
         callFlushCallbacks()
@@ -308,44 +315,28 @@ extension WriteBuffer.State {
         if case .sending(let sender) = phase { sender } else { nil }
     }
 
-    fileprivate var fault: Errno? { if case .failed(let error) = phase { error } else { nil } }
-
-    /// Whether there is room for a byte. Without a limit, an empty queue has room for what a protocol makes
-    /// of one write.
-    fileprivate var hasRoom: Bool { queue.count < max(limit, 1) }
-
-    /// Whether a write would fail.
-    fileprivate var hasEnded: Bool { isClosed || fault != nil }
-
     /// Whether no more than a quarter is used: low enough that a delegate is not called for every few bytes
     /// and has room for a whole piece, high enough that the sender does not run out of bytes meanwhile.
-    fileprivate var isAtLowWaterMark: Bool { queue.count <= limit / 4 || hasEnded }
+    fileprivate var isAtLowWaterMark: Bool { queue.contents.count <= queue.limit / 4 || !queue.isOpen }
 
     fileprivate func checkOpen() throws(Errno) {
         // The parent's sender is not in a child of fork(2), and a second one would send its bytes twice.
         if !process.isCurrent { throw .notSupported }
-        if let fault { throw fault }
-        if isClosed { throw .canceled }
+        if let fault = queue.refusal { throw fault }
+        if !queue.isOpen { throw .canceled }
     }
 
     fileprivate mutating func send(to descriptor: SharedDescriptor, _ transport: WriteBuffer.Transport)
         -> WriteBuffer.Progress
     {
-        if let fault { return .failed(fault) }
+        if let fault = queue.refusal { return .failed(fault) }
         do throws(Errno) {
-            try queue.send { (bytes) throws(Errno) in try transport.send(descriptor, bytes) }
+            try queue.contents.send { (bytes) throws(Errno) in try transport.send(descriptor, bytes) }
         } catch {
             return .failed(error)
         }
-        guard queue.count == 0 else { return .blocked(afterSome: false) }
+        guard queue.isEmpty else { return .blocked(afterSome: false) }
         phase = .idle
         return .done(ending)
-    }
-
-    /// Drops the bytes; whether there were any.
-    fileprivate mutating func fail(_ error: Errno) -> Bool {
-        if fault == nil { phase = .failed(error) }
-        defer { queue.removeAll() }
-        return queue.count > 0
     }
 }

@@ -276,6 +276,11 @@ extension StreamEngine {
 
 // MARK: - Properties
 
+extension StreamEngine.State {
+    /// Whether the client may set the offset.
+    fileprivate var mayMove: Bool { machine.status == .notOpen || machine.isOpen && handoff == nil }
+}
+
 extension StreamEngine {
     func property(_ key: Stream.PropertyKey) -> Any? {
         let backend = backend
@@ -283,8 +288,8 @@ extension StreamEngine {
     }
 
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
-        // A stream at its end, or closed, uses no offset any more.
-        guard key != .fileCurrentOffsetKey || status == .notOpen || isOpen else { return false }
+        // A stream at its end, or closed, uses no offset any more; that of a hand-off is its worker's.
+        guard key != .fileCurrentOffsetKey || state.withLock({ $0.mayMove }) else { return false }
         guard backend.setProperty(value, key) else { return false }
         refresh()
         return true

@@ -1,0 +1,75 @@
+/// A bounded first-in, first-out queue between a producer and a consumer. Pure.
+///
+/// The producer ends it: the consumer gets what is left, and then the failure, if any. The consumer cancels it: what is left
+/// is dropped, and the producer gets the failure at once.
+struct Conveyor<Contents: ConveyorContents, Failure: Error> {
+    private enum Phase {
+        case open
+        case ended(Failure?)
+        case cancelled(Failure?)
+    }
+
+    /// The producer stops at so many elements, or bytes.
+    var limit: Int
+    var contents = Contents()
+    private var phase = Phase.open
+
+    init(limit: Int) { self.limit = limit }
+
+    var isEmpty: Bool { contents.count == 0 }
+
+    /// Whether the producer may put more. There is always room for one.
+    var hasRoom: Bool { isOpen && contents.count < max(limit, 1) }
+
+    /// Whether the consumer need not wait: there is something to take, or no more will come.
+    var hasResult: Bool { !isEmpty || !isOpen }
+
+    var isOpen: Bool { if case .open = phase { true } else { false } }
+
+    var isCancelled: Bool { if case .cancelled = phase { true } else { false } }
+
+    /// Why the contents end where they do, for the consumer.
+    var fault: Failure? { if case .ended(let fault) = phase { fault } else { nil } }
+
+    /// Why the producer's elements are not taken any more.
+    var refusal: Failure? { if case .cancelled(let fault) = phase { fault } else { nil } }
+
+    /// The producer has no more. Does nothing unless the queue is open.
+    mutating func end(_ fault: Failure? = nil) { if isOpen { phase = .ended(fault) } }
+
+    /// The consumer takes no more. Only the first time counts.
+    ///
+    /// - Returns: What is dropped, which the caller releases with nothing locked.
+    @discardableResult
+    mutating func cancel(_ fault: Failure? = nil) -> Contents {
+        if !isCancelled { phase = .cancelled(fault) }
+        return take()
+    }
+
+    /// Moves all contents out.
+    mutating func take() -> Contents {
+        var taken = Contents()
+        swap(&taken, &contents)
+        return taken
+    }
+}
+
+extension Conveyor: Sendable where Contents: Sendable {}
+
+/// What a ``Conveyor`` carries: elements, or bytes.
+protocol ConveyorContents {
+    init()
+    var count: Int { get }
+}
+
+extension Array: ConveyorContents {}
+extension ByteQueue: ConveyorContents {}
+
+extension Conveyor {
+    mutating func put<Element>(_ element: Element) where Contents == [Element] { contents.append(element) }
+
+    /// Takes the first element; nil if there is none.
+    mutating func takeFirst<Element>() -> Element? where Contents == [Element] {
+        contents.isEmpty ? nil : contents.removeFirst()
+    }
+}
