@@ -20,8 +20,6 @@ struct SocketDetails {
     var failure: (any Error)?
     /// The peer that the connector has found.
     var peer: SocketAddress?
-    /// Set with the first timeout.
-    var timeouts: SocketTimeouts?
     var waits = SocketWaits()
     /// The write buffer of an output that was closed before the socket is.
     var closedBuffer: WriteBuffer?

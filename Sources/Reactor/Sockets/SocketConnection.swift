@@ -72,8 +72,8 @@ final class SocketConnection: Sendable {
     let bufferSlot = WriteBufferSlot()
     /// Set once: when the connection is opened, or is protected after that.
     private let channelSlot = LazyReference<SecureChannel>()
-    /// Whether there is a timeout: otherwise no clock is read.
-    let isTimed = Atomic(false)
+    /// Set once, with the first timeout: without, no clock is read.
+    let timeoutsSlot = LazyReference<SocketTimeouts>()
 
     /// Shares an existing descriptor, which must be a socket's.
     ///
@@ -245,11 +245,13 @@ final class SocketConnection: Sendable {
     @inline(__always)
     var channel: SecureChannel? { channelSlot.load() }
 
+    /// The connection's timeouts, if it has had any.
+    @inline(__always)
+    var timeouts: SocketTimeouts? { timeoutsSlot.load() }
+
     /// Whether a transfer concerns only its half and the socket: there is no channel, no fault and no timeout.
     @inline(__always)
-    var isPlain: Bool {
-        channelSlot.isEmpty && !hasFault.load(ordering: .acquiring) && !isTimed.load(ordering: .relaxed)
-    }
+    var isPlain: Bool { channelSlot.isEmpty && !hasFault.load(ordering: .acquiring) && timeoutsSlot.isEmpty }
 
     /// Makes the channel that the requirements ask for, if they do.
     func makeChannel(_ state: inout State) {
