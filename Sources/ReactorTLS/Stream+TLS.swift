@@ -69,7 +69,7 @@ struct TLSSecurity: SocketSecurity {
 
     var isServer: Bool { context.settings.role == .server }
 
-    func makeTransport(toHost host: String?, peer: String) throws -> any SocketTransport {
+    func makeSession(toHost host: String?, peer: String) throws -> any SecureSession {
         let name = peerName ?? host
         return try TLSTransport(
             self, name: name.map(Self.withoutDot), peer: peer, resumes: host != nil)

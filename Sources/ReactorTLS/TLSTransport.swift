@@ -13,7 +13,7 @@ import SystemPackage
 /// program's verifier is called with in such a call holds no reference to this. `deinit` runs when nothing
 /// else has one.
 @safe
-final class TLSTransport: SocketTransport, @unchecked Sendable {
+final class TLSTransport: SecureSession, @unchecked Sendable {
     let context: TLSContext
     let verifier: TLSPeerVerifier?
     /// The name that the peer's certificate must be for.

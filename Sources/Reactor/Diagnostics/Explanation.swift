@@ -265,16 +265,16 @@ extension EventSource {
     private final func explanation(in core: RunLoop.Core) -> String? {
         guard identification.withLock({ $0.loop }) === core.loop, let loop else { return nil }
         if isInCallback { return "The handler of the \(title) is being called." }
-        let events = (try? SystemCall.poll(number, for: watchedInterest.pollEvents)) ?? 0
+        let events = (try? SystemCall.poll(number, for: armedInterest.pollEvents)) ?? 0
         if events & CInt(POLLNVAL) != 0 {
             return
                 "The \(title) can report nothing: its descriptor is closed. Cancel a source before its descriptor is closed."
         }
-        let isReady = !Readiness(poll: events).isDisjoint(with: watchedInterest)
+        let isReady = !Readiness(poll: events).isDisjoint(with: armedInterest)
         let reason = loop.inbox.reasonForDelay(of: "it", in: membership)
         if isMarkedReady || isReady { return "The \(title) has something to report: \(reason)." }
         let delay = loop.inbox.runs(in: membership) ? "" : ", and \(reason)"
-        guard watchedInterest.isEmpty else {
+        guard armedInterest.isEmpty else {
             return "The \(title) has nothing to report: \(silence)\(delay)."
         }
         let isReadable = ((try? SystemCall.poll(number, for: POLLIN)) ?? 0) & CInt(POLLIN) != 0

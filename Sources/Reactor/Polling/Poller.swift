@@ -121,7 +121,7 @@ struct Registration: ~Copyable {
                 }
             }
         }
-        if let shared { try shared.beginWatch(by: base.epoll, add) } else { try add() }
+        if let shared { try shared.beginRegistration(with: base.epoll, add) } else { try add() }
         unsafe self.event = event.unsafelyUnwrapped
         self.base = base
         self.shared = shared
@@ -132,7 +132,9 @@ struct Registration: ~Copyable {
     private static func end(_ event: OpaquePointer, on base: EventBase, _ shared: SharedDescriptor?) {
         guard let shared else { return withoutMessages { unsafe event_free(event) } }
         let descriptor = unsafe event_get_fd(event)
-        let isInKernel = shared.endWatch(by: base.epoll) { withoutMessages { unsafe event_free(event) } }
+        let isInKernel = shared.endRegistration(with: base.epoll) {
+            withoutMessages { unsafe event_free(event) }
+        }
         // Another stream or source may have registered the same borrowed descriptor.
         if !isInKernel, !shared.closesWhenDone { base.registerAgain(descriptor) }
     }

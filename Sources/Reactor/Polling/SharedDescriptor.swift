@@ -12,15 +12,15 @@ final class SharedDescriptor: Sendable {
     /// Twice the number of calls that are using the descriptor, plus one if it is closed.
     private let uses: Atomic<UInt32>
     private let descriptor: Atomic<CInt>
-    private let isClosing: Atomic<Bool>
-    private let watching = Mutex(Watching())
+    private let isOwned: Atomic<Bool>
+    private let registrations = Mutex(Registrations())
     private let owner = DescriptorOwner()
     private let process = ProcessIdentity.current
 
     /// Announces that the last call has ended that used a closed, borrowed descriptor.
     private static let lastUseEnded = Condition()
 
-    private struct Watching {
+    private struct Registrations {
         /// One for each registration.
         var epolls: [Epoll] = []
         var hasEnded = false
@@ -29,7 +29,7 @@ final class SharedDescriptor: Sendable {
     init(_ number: CInt, closesWhenDone: Bool) {
         uses = Atomic(0)
         descriptor = Atomic(number)
-        isClosing = Atomic(closesWhenDone)
+        isOwned = Atomic(closesWhenDone)
         if closesWhenDone { owner.take(number) }
     }
 
@@ -37,7 +37,7 @@ final class SharedDescriptor: Sendable {
     init() {
         uses = Atomic(0)
         descriptor = Atomic(-1)
-        isClosing = Atomic(true)
+        isOwned = Atomic(true)
     }
 
     deinit { close() }
@@ -47,9 +47,9 @@ final class SharedDescriptor: Sendable {
 
     /// Whether ``close()`` closes the descriptor, too.
     var closesWhenDone: Bool {
-        get { isClosing.load(ordering: .relaxed) }
+        get { isOwned.load(ordering: .relaxed) }
         set {
-            let isChanged = isClosing.exchange(newValue, ordering: .relaxed) != newValue
+            let isChanged = isOwned.exchange(newValue, ordering: .relaxed) != newValue
             guard isChanged, number >= 0 else { return }
             if newValue { owner.take(number) } else { owner.release(number) }
         }
@@ -80,7 +80,7 @@ final class SharedDescriptor: Sendable {
     /// calls that were under way do not exist in the child.
     func close() {
         let isInherited = !process.isCurrent
-        if !isInherited { endWatching() }
+        if !isInherited { endRegistrations() }
         let before = uses.bitwiseOr(1, ordering: .sequentiallyConsistent).oldValue
         if before == 0 || isInherited { closeNow() } else if !closesWhenDone { waitForUses() }
     }
@@ -100,7 +100,7 @@ final class SharedDescriptor: Sendable {
     /// closed.
     func release() -> CInt? {
         guard closesWhenDone else { return nil }
-        endWatching()
+        endRegistrations()
         guard uses.bitwiseOr(1, ordering: .sequentiallyConsistent).oldValue == 0 else { return nil }
         let number = descriptor.exchange(-1, ordering: .sequentiallyConsistent)
         guard number >= 0 else { return nil }
@@ -126,31 +126,31 @@ final class SharedDescriptor: Sendable {
 extension SharedDescriptor {
     /// Registers the descriptor with `epoll`, on a loop's thread. Throws `badFileDescriptor` once it is
     /// closed.
-    func beginWatch(by epoll: Epoll, _ register: () throws(Errno) -> Void) throws(Errno) {
-        try watching.withLock { (watching) throws(Errno) in
-            if watching.hasEnded { throw .badFileDescriptor }
+    func beginRegistration(with epoll: Epoll, _ register: () throws(Errno) -> Void) throws(Errno) {
+        try registrations.withLock { (registrations) throws(Errno) in
+            if registrations.hasEnded { throw .badFileDescriptor }
             try register()
-            watching.epolls.append(epoll)
+            registrations.epolls.append(epoll)
         }
     }
 
     /// Ends the registration on that thread. Returns false if closing had removed the descriptor from the
     /// epoll before.
-    func endWatch(by epoll: Epoll, _ deregister: () -> Void) -> Bool {
-        watching.withLock { watching in
+    func endRegistration(with epoll: Epoll, _ deregister: () -> Void) -> Bool {
+        registrations.withLock { registrations in
             deregister()
-            guard let index = watching.epolls.firstIndex(where: { $0 === epoll }) else { return false }
-            watching.epolls.remove(at: index)
+            guard let index = registrations.epolls.firstIndex(where: { $0 === epoll }) else { return false }
+            registrations.epolls.remove(at: index)
             return true
         }
     }
 
     /// Ends all registrations, from any thread, and allows no more. The number is still the descriptor's.
-    private func endWatching() {
-        watching.withLock { watching in
+    private func endRegistrations() {
+        registrations.withLock { registrations in
             let number = number
-            for epoll in watching.epolls { epoll.remove(number) }
-            watching = Watching(epolls: [], hasEnded: true)
+            for epoll in registrations.epolls { epoll.remove(number) }
+            registrations = Registrations(epolls: [], hasEnded: true)
         }
     }
 }

@@ -25,20 +25,36 @@ struct LoopBound<Value>: @unchecked Sendable {
 /// Once the loop's thread has released everything else that belongs to it, the thread that releases the last reference
 /// destroys the value.
 package final class LoopOwned<Value>: Sendable {
-    private let content: DeferredRelease<LoopBound<Value>>
+    /// Nil once the loop has destroyed the value.
+    private let content: Mutex<LoopBound<Value>?>
     private let owner: LoopIdentity
     private let inbox: Inbox
+    /// Whether the loop has been asked already to destroy the value.
+    private let isLast: Bool
 
-    /// - Parameter loop: The calling thread's loop.
-    package init(_ value: Value, on loop: RunLoop) {
-        content = DeferredRelease(LoopBound(value, owner: loop.identity))
-        owner = loop.identity
-        inbox = loop.inbox
+    /// - Parameter loop: The loop that the value belongs to.
+    package convenience init(_ value: consuming Value, on loop: RunLoop) {
+        self.init(LoopBound(value, owner: loop.identity), loop.inbox, isLast: false)
     }
 
-    deinit { if !owner.isCurrent { content.post(to: inbox) } }
+    private init(_ bound: consuming LoopBound<Value>, _ inbox: Inbox, isLast: Bool) {
+        (owner, self.inbox, self.isLast) = (bound.owner, inbox, isLast)
+        content = Mutex(bound)
+    }
 
-    package var value: Value { content.value.withLock { $0 }!.value }
+    // The loop takes the value out of another box, so that it does not matter which thread releases that last.
+    deinit {
+        guard !isLast, !owner.isCurrent, let bound = content.withLock({ $0.take() }) else { return }
+        let last = LoopOwned(bound, inbox, isLast: true)
+        _ = inbox.postRelease { _ in last.destroy() }
+    }
+
+    private func destroy() {
+        let bound = content.withLock { $0.take() }
+        _ = consume bound
+    }
+
+    package var value: Value { content.withLock { $0 }!.value }
 
     /// Whether the calling thread is the loop's.
     package var isOnLoopThread: Bool { owner.isCurrent }
@@ -47,23 +63,5 @@ package final class LoopOwned<Value>: Sendable {
     /// ended, nor in a child of fork(2).
     func perform(_ body: @escaping @Sendable (Value) -> Void) {
         inbox.post(PostedBlock(modes: ModeSet(.default), isSource: false) { [self] in body(value) })
-    }
-}
-
-/// A value that a run loop's thread destroys.
-///
-/// The loop takes the value out, so that it does not matter which thread releases this last.
-final class DeferredRelease<Value: ~Copyable & Sendable>: Sendable {
-    fileprivate let value: Mutex<Value?>
-
-    init(_ value: consuming Value) { self.value = Mutex(value) }
-
-    /// Posts the value to a loop for destruction; once the loop's thread has released everything that belongs to it, the
-    /// value is destroyed with this object.
-    func post(to inbox: Inbox) {
-        _ = inbox.postRelease { [self] _ in
-            let value = value.withLock { $0.take() }
-            _ = consume value
-        }
     }
 }

@@ -44,7 +44,7 @@ public final class Mailbox<Message: Sendable>: Sendable {
 
     private let contents: Mutex<Contents>
     private let loop: RunLoop
-    private let name: ItemName?
+    private let title: @Sendable () -> String
     /// Read before each message.
     private let isClosed = Flag()
 
@@ -57,17 +57,26 @@ public final class Mailbox<Message: Sendable>: Sendable {
     ///   - line: Its line.
     ///   - handler: Called for each message.
     /// - Precondition: There is at least one mode.
-    public init(
+    public convenience init(
         inModes modes: [RunLoop.Mode] = [.default], label: String? = nil, file: StaticString = #fileID,
         line: UInt = #line, handler: @escaping Handler
     ) {
         require(!modes.isEmpty, "A mailbox in no mode would never deliver a message: name at least one mode.")
-        loop = .current
         let name = ItemName.make(label, file, line)
-        self.name = name
+        self.init(modes, title: name.naming("mailbox"), handler: handler)
+    }
+
+    /// - Parameters:
+    ///   - title: What messages call the mailbox.
+    ///   - account: The name of its entry in the ledger; its title if this is nil.
+    init(
+        _ modes: [RunLoop.Mode], title: @autoclosure @escaping @Sendable () -> String, account: String? = nil,
+        handler: @escaping Handler
+    ) {
+        (loop, self.title) = (.current, title)
         contents = Mutex(Contents(handler: LoopOwned(handler, on: loop)))
         let source = RunLoop.Source(
-            named: { name.naming("mailbox") }, cancelled: { [weak self] _, _ in self?.close() },
+            named: title, account: account, cancelled: { [weak self] _, _ in self?.close() },
             perform: { [weak self] in self?.deliver() })
         contents.withLock { $0.source = source }
         for mode in modes { loop.add(source, forMode: mode) }
@@ -117,7 +126,7 @@ public final class Mailbox<Message: Sendable>: Sendable {
     ///
     ///     The mailbox has 3 messages: the main run loop is not running.
     public func explain() -> String {
-        let title = name.naming("mailbox")
+        let title = title()
         guard !loop.inbox.belongsToParent else { return "The \(title) belongs to the parent process." }
         let (source, count) = contents.withLock { ($0.source, $0.pending.count) }
         guard let source, isOpen else { return "The \(title) is closed, or its loop has ended." }
@@ -129,6 +138,12 @@ public final class Mailbox<Message: Sendable>: Sendable {
         }
         if count == 0 { return "The \(title) has no messages." }
         return "The \(title) has \(messages): \(source.reasonForDelay(of: "it"))."
+    }
+
+    /// Why the pending messages are not being delivered; nil if there are none.
+    var reasonForDelay: String? {
+        let source = contents.withLock { $0.pending.isEmpty ? nil : $0.source }
+        return source?.reasonForDelay(of: "it")
     }
 
     /// How many messages there is storage for.

@@ -132,7 +132,7 @@ extension RunLoop {
             throw error
         }
         if LoopDiagnostics.isReporting { source.watchForReports() }
-        source.joined(mode)
+        source.didJoin(mode)
     }
 
     /// Removes `source` from `mode`, without ending it. Once removed from all its modes, it may be added to another loop.
@@ -146,7 +146,7 @@ extension RunLoop {
         source.membership.remove(mode, common: commonModes)
         core.updateLeniently(source)
         if LoopDiagnostics.isReporting { source.watchForReports() }
-        source.left(mode)
+        source.didLeave(mode)
     }
 
     /// Whether `source` is in `mode` of this loop.

@@ -8,7 +8,7 @@ import SystemPackage
 /// the kernel then discards unsent output. So the socket is shut down for writing first. Input is read and
 /// dropped until the peer closes too, or has acknowledged everything and is silent. Confined to the streams
 /// thread's loop.
-final class GracefulClose {
+final class GracefulClose: EventSource {
     /// How long a peer that has acknowledged everything may be silent: as long as nginx's lingering_timeout.
     private static let quietTimeout: Duration = .seconds(5)
     /// How long such a peer may go on sending: as long as nginx's lingering_time.
@@ -23,15 +23,12 @@ final class GracefulClose {
     private let engine: StreamEngine?
     /// How long the peer may accept no byte.
     private let stallTimeout: Duration
-    private var source: DescriptorSource?
     private var timer: Timer?
     private var interval: Duration = .milliseconds(1)
     private var unacknowledged: Int
     private var lastProgress = Deadline.now
     private var lastInput = Deadline.now
     private var isAtEnd = false
-    private var isWatched = false
-    private var hasEnded = false
 
     private init(
         _ socket: SharedDescriptor, readsInput: Bool, stallTimeout: Duration?, for engine: StreamEngine?
@@ -41,6 +38,7 @@ final class GracefulClose {
         self.stallTimeout = stallTimeout ?? WriteBuffer.defaultStallTimeout
         self.engine = engine
         unacknowledged = socket.unacknowledgedByteCount
+        super.init(-1, for: [])
     }
 
     /// Whether close(2) alone could lose bytes.
@@ -93,36 +91,34 @@ final class GracefulClose {
 
     private func begin() {
         if readsInput {
-            let source = DescriptorSource(FileDescriptor(rawValue: socket.number), for: .readable) { _, _ in
-                self.read()
-            }
-            self.source = source
+            adopt(socket)
+            try? setInterest(.readable)
             // If it cannot be registered, the socket is read at each check.
-            isWatched = (try? RunLoop.current.add(source, forMode: .default)) != nil
+            try? RunLoop.current.add(self, forMode: .default)
         }
         check()
     }
 
-    private func read() {
+    override func serve(_ readiness: Readiness) {
         switch socket.discardInput() {
         case .open: lastInput = .now
         case .failed(let error): fail(error)
         case .atEnd:
             // Level-triggered: the kernel would go on reporting the end.
-            source?.cancel()
+            try? setInterest([])
             isAtEnd = true
             check()
         }
     }
 
     private func check() {
-        guard !hasEnded else { return }
+        guard !isEnded else { return }
         // Getting SO_ERROR clears it, and the stream may still be reading.
         if readsInput, let error = socket.socketError { return fail(error) }
         if !readsInput, socket.events(among: 0) & CInt(POLLERR | POLLHUP) != 0 { return end() }
         // At exit nothing else reads, and unread input would reset the connection.
         if PendingOutput.isExiting { _ = socket.discardInput() }
-        if readsInput, !isWatched, !isAtEnd, case .atEnd = socket.discardInput() { isAtEnd = true }
+        if readsInput, !isRegistered, !isAtEnd, case .atEnd = socket.discardInput() { isAtEnd = true }
         let (now, left) = (Deadline.now, socket.unacknowledgedByteCount)
         if left < unacknowledged { (unacknowledged, lastProgress) = (left, now) }
         let (stall, silence) = (lastProgress.duration(to: now), lastInput.duration(to: now))
@@ -140,10 +136,7 @@ final class GracefulClose {
         end()
     }
 
-    private func end() {
-        guard !hasEnded else { return }
-        hasEnded = true
-        source?.cancel()
+    override func ended() {
         timer?.invalidate()
         socket.close()
         PendingOutput.end()

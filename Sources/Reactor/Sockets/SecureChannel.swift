@@ -2,15 +2,15 @@ import Glibc
 import Synchronization
 import SystemPackage
 
-/// The transport of a connection, from before the handshake until both halves are closed.
+/// The secure session of a connection, from before the handshake until both halves are closed.
 ///
 /// Everything that it sends goes through the connection's write buffer if the socket has no room, so that a
-/// transport never waits, and what it has sent arrives whatever the stream's loop does, also after the
+/// session never waits, and what it has sent arrives whatever the stream's loop does, also after the
 /// stream was closed.
 final class SecureChannel: Sendable {
     struct State {
         /// Nil until the handshake begins.
-        var transport: (any SocketTransport)?
+        var session: (any SecureSession)?
         /// How many threads wait for the socket to read from it.
         var readerCount = 0
     }
@@ -24,7 +24,7 @@ final class SecureChannel: Sendable {
     }
 
     private let security: any SocketSecurity
-    /// Locked during every call of the transport. Before the handshake is complete only the thread that makes
+    /// Locked during every call of the session. Before the handshake is complete only the thread that makes
     /// it locks the state, so that no other one waits for a step.
     private let state = Mutex(State())
     private let phase = Atomic(Phase.waiting)
@@ -45,12 +45,12 @@ final class SecureChannel: Sendable {
     /// The error of a peer that has sent bytes before the handshake which the client has not read.
     func unprotectedBytes(from peer: String) -> any Error { security.unprotectedBytes(from: peer) }
 
-    /// Calls `body` with the transport; nil during the handshake.
-    private func withTransport<Result: Sendable>(_ body: (any SocketTransport, State) -> Result?) -> Result? {
+    /// Calls `body` with the session; nil during the handshake.
+    private func withSession<Result: Sendable>(_ body: (any SecureSession, State) -> Result?) -> Result? {
         guard isEstablished else { return nil }
         return state.withLock { state in
-            guard let transport = state.transport else { return nil }
-            return body(transport, state)
+            guard let session = state.session else { return nil }
+            return body(session, state)
         }
     }
 
@@ -60,19 +60,19 @@ final class SecureChannel: Sendable {
     func continueHandshake(of connection: SocketConnection) throws -> Bool {
         let wire = connection.wire
         return try state.withLock { state in
-            if state.transport == nil { phase.store(.begun, ordering: .sequentiallyConsistent) }
-            let transport = try state.transport ?? security.makeTransport(for: connection)
-            state.transport = transport
-            guard try transport.continueHandshake(over: wire) else { return false }
+            if state.session == nil { phase.store(.begun, ordering: .sequentiallyConsistent) }
+            let session = try state.session ?? security.makeSession(for: connection)
+            state.session = session
+            guard try session.continueHandshake(over: wire) else { return false }
             phase.store(.complete, ordering: .sequentiallyConsistent)
             // A thread that ends the output finds the handshake complete, or this finds its wish.
-            if isEnding { transport.end(over: wire) }
+            if isEnding { session.end(over: wire) }
             return true
         }
     }
 
     func property(_ key: Stream.PropertyKey) -> (any Sendable)? {
-        withTransport { transport, _ in transport.property(key) }
+        withSession { session, _ in session.property(key) }
     }
 
     // MARK: Receiving
@@ -84,7 +84,7 @@ final class SecureChannel: Sendable {
         guard isEstablished else { return nil }
         let wire = connection.wire
         let result = state.withLock { state in
-            Result { try state.transport?.receive(into: &buffer, over: wire) }
+            Result { try state.session?.receive(into: &buffer, over: wire) }
         }
         return try connection.check(result)
     }
@@ -92,7 +92,7 @@ final class SecureChannel: Sendable {
     /// Whether clear bytes, the end or a failure have been received already.
     func hasReceived(for connection: SocketConnection) -> Bool {
         let wire = connection.wire
-        return withTransport { transport, _ in transport.canReceive(over: wire, receives: false) } ?? false
+        return withSession { session, _ in session.canReceive(over: wire, receives: false) } ?? false
     }
 
     /// Whether there are clear bytes, the end or a failure, in the socket too.
@@ -100,8 +100,8 @@ final class SecureChannel: Sendable {
     /// Leaves the socket to a thread that waits for it: what is read here would not wake that.
     func canReceive(for connection: SocketConnection) -> Bool {
         let wire = connection.wire
-        return withTransport { transport, state in
-            state.readerCount == 0 && transport.canReceive(over: wire, receives: true)
+        return withSession { session, state in
+            state.readerCount == 0 && session.canReceive(over: wire, receives: true)
         } ?? false
     }
 
@@ -112,7 +112,7 @@ final class SecureChannel: Sendable {
         let wire = connection.wire
         let hasReceived = state.withLock { state in
             state.readerCount += 1
-            return state.transport?.canReceive(over: wire, receives: false) ?? false
+            return state.session?.canReceive(over: wire, receives: false) ?? false
         }
         defer { state.withLock { $0.readerCount -= 1 } }
         if !hasReceived { try wait() }
@@ -123,7 +123,7 @@ final class SecureChannel: Sendable {
     /// Sends all of `bytes`.
     func send(_ bytes: RawSpan, for connection: SocketConnection) throws(Errno) {
         let wire = connection.wire
-        let result = state.withLock { state in Result { try state.transport?.send(bytes, over: wire) } }
+        let result = state.withLock { state in Result { try state.session?.send(bytes, over: wire) } }
         try connection.check(result)
     }
 
@@ -134,7 +134,7 @@ final class SecureChannel: Sendable {
     func end(over wire: SocketWire) -> Bool {
         hasEnding.store(true, ordering: .sequentiallyConsistent)
         guard phase.load(ordering: .sequentiallyConsistent) == .complete else { return false }
-        state.withLock { $0.transport?.end(over: wire) }
+        state.withLock { $0.session?.end(over: wire) }
         return true
     }
 
@@ -143,13 +143,13 @@ final class SecureChannel: Sendable {
 }
 
 extension SocketSecurity {
-    fileprivate func makeTransport(for connection: SocketConnection) throws -> any SocketTransport {
+    fileprivate func makeSession(for connection: SocketConnection) throws -> any SecureSession {
         var host: String?
         switch connection.origin {
         case .host(let name, _): host = name
         case .address(let address): host = address.host
         case .descriptor: break
         }
-        return try makeTransport(toHost: host, peer: connection.subject)
+        return try makeSession(toHost: host, peer: connection.subject)
     }
 }

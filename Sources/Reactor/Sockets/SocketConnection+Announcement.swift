@@ -34,20 +34,12 @@ extension SocketConnection {
     /// - Returns: Whether it did that now.
     @discardableResult
     func releaseEvents() -> Bool {
-        guard let (input, output) = state.withLock({ $0.takeAnnouncement() }) else { return false }
-        input?.release()
-        output?.release()
+        guard let engines = state.withLock({ $0.takeAnnouncement() }) else { return false }
+        engines.input?.release()
+        engines.output?.release()
         announced.store(true, ordering: .releasing)
-        notify(.input)
-        notify(.output)
+        notifyBoth()
         return true
-    }
-
-    /// Notifies both halves that the connection is made, or has failed.
-    func notifyOfOpening() {
-        if releaseEvents() { return }
-        notify(.input)
-        notify(.output)
     }
 }
 
@@ -56,10 +48,10 @@ extension SocketConnection.State {
     mutating func turnPassed() { if announcement == .awaited { announcement = .due } }
 
     /// The engines whose events to release; nil if it is not the time.
-    fileprivate mutating func takeAnnouncement() -> (input: StreamEngine?, output: StreamEngine?)? {
+    fileprivate mutating func takeAnnouncement() -> SocketConnection.Halves<StreamEngine?>? {
         guard announcement == .due, hasOpened else { return nil }
         if case .waiting = progress { return nil }
         announcement = .made
-        return (input, output)
+        return engines
     }
 }

@@ -13,29 +13,17 @@ struct SocketDetails {
     var options = SocketOptions()
     var requirements = SocketRequirements()
     /// Makes the connection.
-    var opening: (any SocketOpening)?
+    var opening: SocketOpening?
     /// Whether the connection was usable before it was protected.
     var isUpgrade = false
     /// Why the channel, or the proxy, has failed.
     var failure: (any Error)?
     /// The peer that the connector has found.
     var peer: SocketAddress?
-    /// Set with the first timeout.
-    var timeouts: SocketTimeouts?
-    var waits = SocketWaits()
+    /// The waits of threads for the halves.
+    var waits = SocketConnection.Halves<DescriptorWait?>(nil)
     /// The write buffer of an output that was closed before the socket is.
     var closedBuffer: WriteBuffer?
-}
-
-/// The waits of threads for the halves of a socket.
-struct SocketWaits {
-    private var input: DescriptorWait?
-    private var output: DescriptorWait?
-
-    subscript(half: SocketConnection.Half) -> DescriptorWait? {
-        get { half == .input ? input : output }
-        set { if half == .input { input = newValue } else { output = newValue } }
-    }
 }
 
 // MARK: - Options
@@ -154,27 +142,38 @@ extension SocketConnection {
     /// - Returns: False if not, or if the connection is protected already, is closed or has failed. Also if its
     ///   output is shut down, or a reader may have read plain bytes ahead, which would count as protected.
     private func require(_ change: (inout SocketRequirements) -> Bool) -> Bool {
-        let (input, output) = state.withLock { $0.isReady ? ($0.input, $0.output) : (nil, nil) }
-        let isTooLate = input?.hasReadAhead ?? false || output?.status == .atEnd
-        let (isChanged, hasFailed, upgrade) = state.withLock { state -> (Bool, Bool, State.Upgrade?) in
+        let engines = state.withLock { $0.isReady ? $0.engines : Halves(nil) }
+        let isTooLate = engines.input?.hasReadAhead ?? false || engines.output?.status == .atEnd
+        let result = state.withLock { state -> RequirementChange in
             var requirements = state.details.requirements
             guard channel == nil, !state.hasOpened || state.refusal == nil, change(&requirements) else {
-                return (false, false, nil)
+                return .refused
             }
-            if case .success = requirements.security, isTooLate || !state.canBeProtected {
-                return (false, false, nil)
-            }
+            if case .success = requirements.security, isTooLate || !state.canBeProtected { return .refused }
             state.details.requirements = requirements
-            guard state.hasOpened else { return (true, false, nil) }
-            if state.refusal != nil { return (true, true, nil) }
-            guard state.security != nil else { return (true, false, nil) }
-            let upgrade = State.Upgrade(&state)
+            guard state.hasOpened else { return .recorded }
+            if state.refusal != nil { return .unmet }
+            guard state.security != nil else { return .recorded }
+            state.details.isUpgrade = state.isReady
             makeChannel(&state)
-            return (true, false, upgrade)
+            return .protecting
         }
-        if hasFailed { fail(.protocolNotSupported, on: nil) }
-        if let upgrade { begin(upgrade) }
-        return isChanged
+        switch result {
+        case .refused: return false
+        case .recorded: break
+        case .unmet: fail(.protocolNotSupported, on: nil)
+        case .protecting: beginProtecting()
+        }
+        return true
+    }
+
+    private enum RequirementChange {
+        case refused
+        case recorded
+        /// The open connection cannot meet the requirements.
+        case unmet
+        /// A handshake follows, now or when the connection is made.
+        case protecting
     }
 
     /// Sets the proxy: a ``StreamProxy``, or Cocoa's dictionary.

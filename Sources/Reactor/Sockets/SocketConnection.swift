@@ -7,6 +7,21 @@ final class SocketConnection: Sendable {
     enum Half {
         case input
         case output
+
+        var other: Half { self == .input ? .output : .input }
+    }
+
+    /// A value for each half.
+    struct Halves<Value> {
+        var input: Value
+        var output: Value
+
+        init(_ value: Value) { (input, output) = (value, value) }
+
+        subscript(half: Half) -> Value {
+            get { half == .input ? input : output }
+            set { if half == .input { input = newValue } else { output = newValue } }
+        }
     }
 
     /// Where the socket comes from.
@@ -25,12 +40,10 @@ final class SocketConnection: Sendable {
         /// Why the connection has failed. Bytes that arrived before that can still be read.
         var fault: (error: Errno, half: Half?)?
         /// The engines of the halves, which are refreshed after changes; nil until they are open.
-        var input: StreamEngine?
-        var output: StreamEngine?
-        var isInputClosed = false
-        var isOutputClosed = false
+        var engines = Halves<StreamEngine?>(nil)
+        var closed = Halves(false)
 
-        var isClosed: Bool { isInputClosed && isOutputClosed }
+        var isClosed: Bool { closed.input && closed.output }
 
         var isReady: Bool { if case .ready = connecting { true } else { false } }
 
@@ -50,8 +63,6 @@ final class SocketConnection: Sendable {
             get { if case .custom(let details) = detailsBox { details } else { SocketDetails() } }
             set { detailsBox = .custom(newValue) }
         }
-
-        func isClosed(_ half: Half) -> Bool { half == .input ? isInputClosed : isOutputClosed }
     }
 
     let shared: SharedDescriptor
@@ -72,8 +83,8 @@ final class SocketConnection: Sendable {
     let bufferSlot = WriteBufferSlot()
     /// Set once: when the connection is opened, or is protected after that.
     private let channelSlot = LazyReference<SecureChannel>()
-    /// Whether there is a timeout: otherwise no clock is read.
-    let isTimed = Atomic(false)
+    /// Set once, with the first timeout: without, no clock is read.
+    let timeoutsSlot = LazyReference<SocketTimeouts>()
 
     /// Shares an existing descriptor, which must be a socket's.
     ///
@@ -84,9 +95,9 @@ final class SocketConnection: Sendable {
         shutsDown = half != .input
         changed = nil
         isPair = half == nil
-        let (isInputClosed, isOutputClosed) = (half == .output, half == .input)
-        state = Mutex(
-            State(connecting: .ready, isInputClosed: isInputClosed, isOutputClosed: isOutputClosed))
+        var closed = Halves(false)
+        if let half { closed[half.other] = true }
+        state = Mutex(State(connecting: .ready, closed: closed))
     }
 
     /// Shares a socket that is connected when the first half is opened.
@@ -104,16 +115,13 @@ final class SocketConnection: Sendable {
     func open(_ half: Half, for engine: StreamEngine) {
         // Only the first half waits for a pass.
         if isPair { engine.hold(awaitsTurn: state.withLock { !$0.hasOpened }) }
-        let opening = state.withLock { state -> (any SocketOpening)? in
+        let opening = state.withLock { state -> SocketOpening? in
             if state.hasOpened { state.turnPassed() } else { makeChannel(&state) }
             state.hasOpened = true
             // A half that another thread has closed already would never release the engine.
-            switch half {
-            case .input: if !state.isInputClosed { state.input = engine }
-            case .output:
-                guard !state.isOutputClosed else { break }
-                state.output = engine
-                bufferSlot.open(for: engine) { bufferTransport }
+            if !state.closed[half] {
+                state.engines[half] = engine
+                if half == .output { bufferSlot.open(for: engine) { bufferTransport } }
             }
             guard case .waiting = state.progress, state.details.opening == nil else { return nil }
             return makeOpening(&state)
@@ -122,49 +130,7 @@ final class SocketConnection: Sendable {
         if !releaseEvents() { releaseIfAnnounced(engine) }
     }
 
-    private func makeOpening(_ state: inout State) -> (any SocketOpening)? {
-        let deadline = Deadline.now.advanced(by: state.details.options.connectTimeout)
-        // An existing socket, or one that was connected for a half that was closed before the handshake.
-        if shared.number >= 0 || origin.isDescriptor {
-            return makeHandshake(&state, until: deadline)
-        }
-        let proxy = state.details.requirements.proxy
-        let connector = SocketConnector(
-            to: proxy.map { .host($0.host, port: $0.port) } ?? origin, until: deadline
-        ) { [weak self] outcome in
-            self?.finishConnecting(outcome, until: deadline)
-        }
-        state.details.opening = connector
-        return connector
-    }
-
     var progress: Availability { state.withLock { $0.progress } }
-
-    private func finishConnecting(_ result: Result<ConnectedSocket, any Error>, until deadline: Deadline) {
-        let handshake = state.withLock { state -> SocketHandshake? in
-            state.details.opening = nil
-            let proxy = state.details.requirements.proxy
-            switch result {
-            case .failure(let error): state.connecting = .failed(proxy?.failure(error) ?? error)
-            case .success(let connected):
-                guard !state.hasEnded, state.fault == nil, let number = connected.socket.release() else {
-                    break
-                }
-                shared.adopt(number)
-                state.details.options.apply(to: FileDescriptor(rawValue: number))
-                state.details.peer = connected.peer
-                if proxy != nil || channel != nil {
-                    return makeHandshake(&state, until: deadline)
-                }
-                state.connecting = .ready
-            }
-            return nil
-        }
-        if let handshake { return handshake.start() }
-        wakeWaiters()
-        startTimeouts()
-        notifyOfOpening()
-    }
 
     /// Wakes the threads that wait for the connection.
     func wakeWaiters() {
@@ -192,10 +158,7 @@ final class SocketConnection: Sendable {
     /// Closes one half in a child of fork(2), and the descriptor with the second one.
     func closeDescriptor(_ half: Half) {
         let isClosed = state.withLockIfAvailable { state in
-            switch half {
-            case .input: state.isInputClosed = true
-            case .output: state.isOutputClosed = true
-            }
+            state.closed[half] = true
             return state.isClosed
         }
         if isClosed ?? true { shared.close() }
@@ -221,7 +184,7 @@ final class SocketConnection: Sendable {
     /// Delays process exit until the peer has everything, once the socket was shut down.
     func awaitAcknowledgement() {
         guard shared.unacknowledgedByteCount > 0, let own = shared.duplicate() else { return }
-        let (engine, stallTimeout) = state.withLock { ($0.output, $0.stallTimeout) }
+        let (engine, stallTimeout) = state.withLock { ($0.engines.output, $0.stallTimeout) }
         GracefulClose.awaitAcknowledgement(on: own, stallTimeout: stallTimeout, engine: engine)
     }
 
@@ -229,7 +192,7 @@ final class SocketConnection: Sendable {
     struct Closing {
         /// Whether the socket is to be closed.
         var hasEnded = false
-        var opening: (any SocketOpening)?
+        var opening: SocketOpening?
         var wait: DescriptorWait?
         /// The output's write buffer, once the output is closed.
         var buffer: WriteBuffer?
@@ -245,11 +208,13 @@ final class SocketConnection: Sendable {
     @inline(__always)
     var channel: SecureChannel? { channelSlot.load() }
 
+    /// The connection's timeouts, if it has had any.
+    @inline(__always)
+    var timeouts: SocketTimeouts? { timeoutsSlot.load() }
+
     /// Whether a transfer concerns only its half and the socket: there is no channel, no fault and no timeout.
     @inline(__always)
-    var isPlain: Bool {
-        channelSlot.isEmpty && !hasFault.load(ordering: .acquiring) && !isTimed.load(ordering: .relaxed)
-    }
+    var isPlain: Bool { channelSlot.isEmpty && !hasFault.load(ordering: .acquiring) && timeoutsSlot.isEmpty }
 
     /// Makes the channel that the requirements ask for, if they do.
     func makeChannel(_ state: inout State) {
@@ -305,10 +270,10 @@ final class SocketConnection: Sendable {
         }
         guard let details else { return }
         details.opening?.cancel()
-        for half in [Half.input, .output] { details.waits[half]?.end() }
+        details.waits.input?.end()
+        details.waits.output?.end()
         bufferSlot.buffer?.abandon(error)
-        if half != .input { notify(.input) }
-        if half != .output { notify(.output) }
+        if let half { notify(half.other) } else { notifyBoth() }
         wakeWaiters()
         releaseEvents()
     }
@@ -323,8 +288,16 @@ final class SocketConnection: Sendable {
     }
 
     func notify(_ half: Half) {
-        let engine = state.withLock { half == .input ? $0.input : $0.output }
-        engine?.refresh()
+        state.withLock { $0.engines[half] }?.refresh()
+    }
+
+    /// Notifies both halves, with one wake-up of the loop that both are on.
+    func notifyBoth(_ change: (inout StreamEngine.State) -> Void = { _ in }) {
+        let engines = state.withLock { $0.engines }
+        StreamEngine.update(engines.input, engines.output) { state in
+            change(&state)
+            state.refresh()
+        }
     }
 
     // MARK: Waiting
@@ -341,7 +314,7 @@ final class SocketConnection: Sendable {
     /// - Throws: `Errno.canceled` when another thread closes the half.
     func wait(for events: CInt, _ half: Half) throws(Errno) {
         let wait = try state.withLock { (state) throws(Errno) -> DescriptorWait? in
-            if state.isClosed(half) { throw .canceled }
+            if state.closed[half] { throw .canceled }
             return state.fault == nil ? state.wait(of: half) : nil
         }
         guard let wait else { return }
@@ -354,7 +327,7 @@ final class SocketConnection: Sendable {
         while true {
             let generation = changed.generation
             let hasEnded = state.withLock { state in
-                if case .waiting = state.progress { state.isClosed(half) } else { true }
+                if case .waiting = state.progress { state.closed[half] } else { true }
             }
             if hasEnded { return }
             changed.wait(after: generation)
@@ -370,20 +343,18 @@ extension SocketConnection.State {
     ) -> SocketConnection.Closing {
         var closing = SocketConnection.Closing(stallTimeout: stallTimeout)
         turnPassed()
-        switch half {
-        case .input: (isInputClosed, input) = (true, nil)
-        case .output:
-            isOutputClosed = true
-            if let buffer = bufferSlot.close() {
-                details.closedBuffer = buffer
-                closing.buffer = buffer
-            }
+        closed[half] = true
+        if half == .input {
+            engines.input = nil
+        } else if let buffer = bufferSlot.close() {
+            details.closedBuffer = buffer
+            closing.buffer = buffer
         }
         if case .custom(let details) = detailsBox { closing.wait = details.waits[half] }
         guard isClosed else { return closing }
         if case .waiting = connecting { connecting = .failed(Errno.canceled) }
         closing.hasEnded = true
-        closing.output = output.take()
+        closing.output = engines.output.take()
         if case .custom = detailsBox {
             closing.opening = details.opening.take()
             closing.buffer = details.closedBuffer.take() ?? bufferSlot.close()

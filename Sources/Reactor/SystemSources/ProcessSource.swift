@@ -18,9 +18,7 @@ public final class ProcessSource: EventSource {
     /// The process.
     public let process: ChildProcess
     private var handler: ((ProcessSource, ChildProcess.Termination) -> Void)?
-    private var pause = CollectingPause()
-    /// Set while the process has ended, and cannot be collected.
-    private var timer: Timer?
+    private var delays = CollectingPause()
 
     /// Makes a source; it does nothing until it is added to a loop.
     ///
@@ -50,42 +48,14 @@ public final class ProcessSource: EventSource {
     override func serve(_ readiness: Readiness) {
         guard let termination = process.termination else {
             isHandled = false
-            return backOff()
+            // The pidfd is readable, and stays so.
+            return pause(for: delays.next())
         }
         handler?(self, termination)
         end()
     }
 
-    /// Watches nothing for a while: the pidfd is readable, and stays so.
-    private func backOff() {
-        guard let loop else { return }
-        try? setInterest([])
-        let modes = Array(membership.registrationModes(common: loop.commonModes).members)
-        timer = loop.perform(after: pause.next(), inModes: modes) { [weak self] in self?.resume() }
-    }
-
-    private func resume() {
-        endTimer()
-        // Without memory to register the descriptor, later.
-        do throws(Errno) { try setInterest(.readable) } catch { backOff() }
-    }
-
-    private func endTimer() {
-        timer?.invalidate()
-        timer = nil
-    }
-
-    override func joined(_ mode: RunLoop.Mode) {
-        if let timer { loop?.add(timer, forMode: mode) }
-    }
-
-    override func left(_ mode: RunLoop.Mode) {
-        // It is in the modes that the source was in.
-        if timer != nil { resume() }
-    }
-
     override func ended() {
-        endTimer()
         let handler = handler.take()
         withExtendedLifetime(handler) {}
     }

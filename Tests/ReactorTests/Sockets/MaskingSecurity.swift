@@ -55,13 +55,13 @@ struct MaskingSecurity: SocketSecurity {
 
     func unprotectedBytes(from peer: String) -> any Error { Masking.Failure.unprotectedBytes }
 
-    func makeTransport(toHost host: String?, peer: String) throws -> any SocketTransport {
+    func makeSession(toHost host: String?, peer: String) throws -> any SecureSession {
         MaskingTransport(self)
     }
 }
 
 /// `@unchecked Sendable`: its connection makes one call at a time.
-private final class MaskingTransport: SocketTransport, @unchecked Sendable {
+private final class MaskingTransport: SecureSession, @unchecked Sendable {
     private let security: MaskingSecurity
     private var received: [UInt8] = []
     private var clear: [UInt8] = []

@@ -129,6 +129,22 @@ import Testing
         }
     }
 
+    @Test func `both halves of a new connection wake their loop once`() throws {
+        let server = try SocketServer()
+        let port = try #require(server.address.port)
+        for _ in 0..<20 {
+            let (input, output) = Stream.connection(toHost: "127.0.0.1", port: port)
+            input.idleTimeout = .seconds(3600)
+            let (reader, writer) = (Recorder(), Recorder())
+            let before = loop.statistics.wakeUps.byThread
+            input.start(reader)
+            output.start(writer)
+            loop.serve { !reader.events.isEmpty && !writer.events.isEmpty }
+            #expect(loop.statistics.wakeUps.byThread - before <= 1)
+            for half in [input, output] as [Stream] { half.close() }
+        }
+    }
+
     @Test func `a client may connect again in its error callback`() throws {
         let (refusing, server, recorder) = (try refusingAddress(), try SocketServer(), Recorder())
         var pair = Stream.connection(to: refusing)

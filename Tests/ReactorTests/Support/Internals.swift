@@ -24,8 +24,8 @@ extension Stream {
     /// What the halves of a socket share, and must end with them.
     var sharedConnection: AnyObject? { socketConnection }
 
-    /// The timer of a socket's timeouts.
-    var timeoutTimer: Timer? { socketConnection?.timeouts?.timing.withLock { $0.timer } }
+    /// The timer of a socket's idle timeout.
+    var timeoutTimer: Timer? { socketConnection?.timeouts?.idle.timer }
 
     private var socketConnection: SocketConnection? { (engine.backend as? SocketInput)?.connection }
 }

@@ -22,7 +22,9 @@ public class EventSource: CustomStringConvertible {
     final private(set) var isMarkedReady = false
     final private(set) var isEnded = false
     /// Whether nothing is watched until the callback returns, because the descriptor became ready in a nested activation.
-    final private var isDisarmed = false
+    final private(set) var isDisarmed = false
+    /// Ends a pause; see ``pause(for:)``.
+    final var pauseTimer: Timer?
     /// One for each mode that has run; none while there is nothing to record.
     final private var watches = SmallArray<Watch>() {
         didSet { hasSeveralWatches = watches.hasOthers }
@@ -158,7 +160,7 @@ public class EventSource: CustomStringConvertible {
     func setInterest(_ interest: Readiness) throws(Errno) {
         requireLoopThread()
         guard interest != watchedInterest else { return }
-        if isWatched, !isDisarmed { try setInterestOfWatches(interest) }
+        if isWatched, !isDisarmed, !isPaused { try setInterestOfWatches(interest) }
         let before = watchedInterest
         watchedInterest = interest
         if LoopDiagnostics.isReporting, watched != nil { watchForReports() }
@@ -206,6 +208,7 @@ extension EventSource {
     }
 
     final func leave() {
+        endPause()
         enter(nil)
         watched = nil
     }
@@ -231,7 +234,7 @@ extension EventSource {
         let known = watches.first { $0.mode == mode }
         let watch = known ?? Watch(number, of: shared, for: self, mode: mode, in: state.ready)
         if let poller = state.poller { watch.use(poller) }
-        try watch.setInterest(watchedInterest)
+        try watch.setInterest(armedInterest)
         guard known == nil else { return }
         watches.append(watch)
         if isMarkedReady { watch.record(.marked) }
@@ -250,7 +253,7 @@ extension EventSource {
         do throws(Errno) {
             for watch in watches { try watch.setInterest(interest) }
         } catch {
-            for watch in watches { try? watch.setInterest(watchedInterest) }
+            for watch in watches { try? watch.setInterest(armedInterest) }
             throw error
         }
         for watch in watches { watch.narrow(to: interest.union(.marked)) }
@@ -311,14 +314,18 @@ extension EventSource {
     private final func disarm(unless isMarkedOnly: Bool) {
         isDisarmed = true
         hasWorkAfterCallback = true
-        if !isMarkedOnly { try? setInterestOfWatches([]) }
+        if !isMarkedOnly { updateWatches() }
     }
 
-    /// Watches again. If the kernel has no memory for the registration, a later pass makes it.
     private final func rearm() {
         isDisarmed = false
         if isMarkedReady { markReady() }
-        do throws(Errno) { try setInterestOfWatches(watchedInterest) } catch {
+        updateWatches()
+    }
+
+    /// Watches what ``armedInterest`` says. If the kernel has no memory for the registration, a later pass makes it.
+    final func updateWatches() {
+        do throws(Errno) { try setInterestOfWatches(armedInterest) } catch {
             loop?.core.retryRegistrations()
         }
     }

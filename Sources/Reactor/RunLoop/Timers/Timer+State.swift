@@ -76,6 +76,8 @@ extension Timer {
         /// For a call, during which the timer may release its own.
         var copy: Handler { Handler(closure) }
 
+        consuming func take() -> (Timer) -> Void { closure }
+
         func callAsFunction(_ timer: Timer) { closure(timer) }
     }
 
@@ -93,8 +95,10 @@ extension Timer {
 
         @inline(__always)
         consuming func release() {
-            guard let owner, !owner.identity.isCurrent else { return }
-            DeferredRelease(handler).post(to: owner.inbox)
+            guard let owner, !owner.identity.isCurrent, let handler else { return }
+            let owned = LoopOwned(handler.take(), on: owner)
+            // Now the box has the only reference, and destroys the closure there.
+            withExtendedLifetime(owned) {}
         }
     }
 }

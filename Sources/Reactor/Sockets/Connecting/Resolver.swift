@@ -1,5 +1,4 @@
 import Glibc
-import Synchronization
 public import SystemPackage
 
 /// Resolves the names of hosts and services without blocking the run loop.
@@ -54,7 +53,7 @@ public enum Resolver {
         inModes modes: [RunLoop.Mode] = [.default], completion: @escaping (Answer) -> Void
     ) -> Lookup {
         let query = ResolverQuery(host: host, service: .port(port), family: family)
-        return Lookup(query, on: .current, modes, completion: completion)
+        return Lookup(query, modes, completion: completion)
     }
 
     /// Resolves the addresses of `host` and the port of `service` for the calling thread's loop.
@@ -76,7 +75,7 @@ public enum Resolver {
         completion: @escaping (Answer) -> Void
     ) -> Lookup {
         let query = ResolverQuery(host: host, service: .name(service), transport: transport, family: family)
-        return Lookup(query, on: .current, modes, completion: completion)
+        return Lookup(query, modes, completion: completion)
     }
 
     /// Resolves the addresses of `host` for the calling task, which needs no loop.
@@ -109,60 +108,30 @@ public enum Resolver {
         let query = ResolverQuery(host: host, service: .name(service), transport: transport, family: family)
         return try await query.answer(timeout: timeout)
     }
-
-    /// Resolves the addresses of `host` without a loop. `completion` is called once, on another thread.
-    static func resolveOnAnyThread(
-        host: String, port: UInt16, completion: @escaping @Sendable (Answer) -> Void
-    ) -> ResolverRequest {
-        let request = ResolverRequest(
-            ResolverQuery(host: host, service: .port(port)), completion: completion)
-        if let answer = request.query.numericAnswer {
-            DispatchWorkers.run { request.finish(.success(answer)) }
-        } else {
-            ResolverQueue.shared.add(request)
-        }
-        return request
-    }
 }
 
 extension Resolver {
     /// A lookup in progress, whose answer a run loop receives.
     public final class Lookup: Sendable {
-        private struct State {
-            var completion: LoopOwned<(Answer) -> Void>?
-            /// Keeps the modes non-empty, and delivers the answer.
-            var source: RunLoop.Source?
-            var request: ResolverRequest?
-            var answer: Answer?
-        }
-
         private let host: String
-        private let state: Mutex<State>
+        /// Keeps the modes non-empty, and delivers the answer.
+        private let answers: Mailbox<Answer>
+        private let request: ResolverRequest
 
-        init(
-            _ query: ResolverQuery, on loop: RunLoop, _ modes: [RunLoop.Mode],
-            completion: @escaping (Answer) -> Void
-        ) {
+        init(_ query: ResolverQuery, _ modes: [RunLoop.Mode], completion: @escaping (Answer) -> Void) {
             require(
                 !modes.isEmpty, "Resolver.resolve needs at least one mode in which to deliver the answer.")
             host = query.host
-            state = Mutex(State(completion: LoopOwned(completion, on: loop)))
-            // Cancelled by the end of the loop's thread, or by the end of this lookup.
-            let source = RunLoop.Source(
-                named: { "lookup of \(query.host)" }, account: "lookup", cancelled: { _, _ in self.cancel() },
-                perform: { self.deliver() })
-            let request = ResolverRequest(query) { answer in
-                self.state.withLock { $0.answer = answer }
-                source.signal()
-                loop.wakeUp()
+            let answers = Mailbox<Answer>(modes, title: "lookup of \(query.host)", account: "lookup") {
+                answers, answer in
+                answers.close()
+                completion(answer)
             }
-            state.withLock { ($0.source, $0.request) = (source, request) }
-            for mode in modes { loop.add(source, forMode: mode) }
-            if !source.isInLoop {
-                cancel()  // The loop's thread is ending.
-            } else if let answer = query.numericAnswer {
+            self.answers = answers
+            request = ResolverRequest(query) { answers.post($0) }
+            if let answer = query.numericAnswer {
                 request.finish(.success(answer))
-            } else {
+            } else if answers.isOpen {
                 ResolverQueue.shared.add(request)
             }
         }
@@ -173,7 +142,10 @@ extension Resolver {
         /// If this is called on the loop's thread, the completion is not called afterwards. If it is called
         /// on another thread, the completion may just be running. A call of getaddrinfo(3) that has begun
         /// continues in the background, and its answer is discarded.
-        public func cancel() { _ = end() }
+        public func cancel() {
+            request.cancel()
+            answers.close()
+        }
 
         /// Says in a sentence why the completion is not being called; for a person, so the wording may change.
         ///
@@ -183,13 +155,12 @@ extension Resolver {
         /// print(lookup.explain())  // The lookup of example.org has been waiting for getaddrinfo(3) for 4.8 s.
         /// ```
         public func explain() -> String {
-            let (source, request, answer) = state.withLock { ($0.source, $0.request, $0.answer) }
-            guard let source, let request else {
+            guard answers.isOpen else {
                 return
                     "The lookup of \(host) is over: its completion was called, it was cancelled, or its loop has ended."
             }
-            if answer != nil {
-                return "The lookup of \(host) has its answer: \(source.reasonForDelay(of: "it"))."
+            if let reason = answers.reasonForDelay {
+                return "The lookup of \(host) has its answer: \(reason)."
             }
             guard let start = request.start else {
                 return ResolverQueue.shared.isBusy
@@ -198,23 +169,6 @@ extension Resolver {
             }
             let time = start.duration(to: .now).rounded
             return "The lookup of \(host) has been waiting for getaddrinfo(3) for \(time)."
-        }
-
-        private func deliver() {
-            let ended = end()
-            if let completion = ended.completion, let answer = ended.answer { completion.value(answer) }
-        }
-
-        /// Takes the state, so that it is used once. The closure is released outside the lock.
-        private func end() -> State {
-            let ended = state.withLock { state in
-                let ended = state
-                state = State()
-                return ended
-            }
-            ended.request?.cancel()
-            ended.source?.invalidate()
-            return ended
         }
     }
 }

@@ -83,17 +83,17 @@ extension ResolverQuery {
         try Task.checkCancellation()
         if let answer = numericAnswer { return answer }
         if let timeout, timeout <= .zero { throw IOError(.resolve, host, .timedOut) }
-        // A task's first use of libdispatch would end the process if there were no descriptors for it.
-        do throws(Errno) { try DispatchWorkers.prepare() } catch { throw self.error(.systemError, error) }
         let outcome = AsyncPromise<Resolver.Answer>()
         let request = ResolverRequest(self) { outcome.set($0) }
-        let timer = timeout.map { timeout in
-            Task {
-                try await Task.sleep(for: timeout)
-                request.finish(.failure(error(.systemError, .timedOut)))
-            }
+        let alarm: Alarm?
+        do throws(Errno) {
+            // A task's first use of libdispatch would end the process if there were no descriptors for it.
+            try DispatchWorkers.prepare()
+            alarm = try request.alarm(after: timeout)
+        } catch {
+            throw self.error(.systemError, error)
         }
-        defer { timer?.cancel() }
+        defer { alarm?.end() }
         ResolverQueue.shared.add(request)
         let answer = await withTaskCancellationHandler {
             await outcome.wait()
@@ -134,6 +134,16 @@ final class ResolverRequest: Sendable {
             return state.completion != nil
         }
         if isWanted { finish(query.resolve()) }
+    }
+
+    /// Lets the request fail after `timeout`; nil if that is nil.
+    fileprivate func alarm(after timeout: Duration?) throws(Errno) -> Alarm? {
+        guard let timeout else { return nil }
+        let alarm = Alarm(on: try ResidentThread.streams.runLoop(), after: timeout) { [self] in
+            finish(.failure(query.error(.systemError, .timedOut)))
+        }
+        alarm.restart()
+        return alarm
     }
 
     func finish(_ answer: Resolver.Answer) {

@@ -80,9 +80,6 @@ final class Acceptor: Sendable {
         }
     }
 
-    /// Begins a back-off for an error that accepting would meet.
-    func fault(_ error: Errno) -> Fault { state.withLock { $0.backoff.begin(because: error) } }
-
     /// Accepts no more connections than the backlog can hold. Then ``next()`` is over.
     func drain() {
         // The kernel's queue holds one connection more than the backlog.

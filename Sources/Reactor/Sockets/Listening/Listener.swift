@@ -58,9 +58,8 @@ public final class Listener: EventSource {
 
     private let acceptor: Acceptor
     private var handlers: (connection: Handler, fault: FaultHandler)?
-    /// The reason for the back-off, while it lasts, and the timer that ends it.
+    /// The reason for the last back-off.
     private var backoffReason: IOError?
-    private var timer: Timer?
 
     /// Listens at `address`.
     ///
@@ -113,7 +112,7 @@ public final class Listener: EventSource {
     /// `Errno.noMemory`, …
     public var fault: IOError? {
         requireLoopThread()
-        return backoffReason
+        return isPaused ? backoffReason : nil
     }
 
     /// Removes the listener from its loop, closes it, and releases its handlers. No handler is called after this.
@@ -138,7 +137,6 @@ public final class Listener: EventSource {
     private func release() {
         let dropped = handlers.take()
         acceptor.close()
-        endBackoff()
         withExtendedLifetime(dropped) {}
     }
 
@@ -149,7 +147,7 @@ public final class Listener: EventSource {
     public override var description: String { "\(noun)\(isValid ? "" : " (closed)")" }
 
     override var silence: String {
-        backoffReason.map { "it tries again after a pause, because of \($0)" } ?? "no client is connecting"
+        fault.map { "it tries again after a pause, because of \($0)" } ?? "no client is connecting"
     }
 
     override func serve(_ readiness: Readiness) { accept(Self.connectionsPerPass) { isInRunningMode } }
@@ -176,36 +174,8 @@ public final class Listener: EventSource {
     private func backOff(_ fault: Acceptor.Fault) {
         let error = IOError(.accept, "\(localAddress)", fault.error, label: label)
         backoffReason = error
-        if let loop {
-            try? setInterest([])
-            let modes = Array(membership.registrationModes(common: loop.commonModes).members)
-            timer = loop.perform(after: fault.delay, inModes: modes) { [weak self] in self?.resume() }
-        }
+        pause(for: fault.delay)
         if fault.isReported { handlers?.fault(self, error) }
-    }
-
-    private func resume() {
-        endBackoff()
-        // Without memory to register the socket, the listener backs off again.
-        do throws(Errno) { try setInterest(.readable) } catch { backOff(acceptor.fault(error)) }
-    }
-
-    private func endBackoff() {
-        backoffReason = nil
-        timer?.invalidate()
-        timer = nil
-    }
-
-    override func joined(_ mode: RunLoop.Mode) {
-        if let timer { loop?.add(timer, forMode: mode) }
-    }
-
-    override func left(_ mode: RunLoop.Mode) {
-        if let loop {
-            if let timer { loop.remove(timer, forMode: mode) }
-        } else if backoffReason != nil {
-            resume()
-        }
     }
 }
 

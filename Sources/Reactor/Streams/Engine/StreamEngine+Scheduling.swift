@@ -172,23 +172,46 @@ extension StreamEngine {
     ///
     /// - Parameter change: Made at the same time: no other thread takes what follows from it.
     func update(after change: (inout State) -> Void = { _ in }) {
+        if let loop = apply(change) { update(loop) }
+    }
+
+    /// As ``update(after:)``, of two streams that share a connection. If both are on another thread's loop, that is woken once.
+    static func update(_ first: StreamEngine?, _ second: StreamEngine?, after change: (inout State) -> Void) {
+        let (loop, other) = (first?.apply(change), second?.apply(change))
+        guard let first, let second, let loop, let other, loop === other, !loop.isCurrent else {
+            if let loop { first?.update(loop) }
+            if let other { second?.update(other) }
+            return
+        }
+        let waiting = [first, second].filter { $0.requestUpdate(of: loop) }
+        guard !waiting.isEmpty else { return }
+        let isPosted = loop.runOnLoopThread { core in for engine in waiting { core.updateInTurn(engine) } }
+        if !isPosted { for engine in waiting { engine.loopEnded(loop) } }
+    }
+
+    /// Makes a change, and enqueues the callback that follows. Returns the loop that is to be updated.
+    private func apply(_ change: (inout State) -> Void) -> RunLoop? {
         let (loop, queue, isHeld) = state.withLock { state in
             change(&state)
             let (isForLoop, isForQueue) = state.machine.takeUpdate()
             let loop = isForLoop ? state.machine.attachment?.scheduled?.loop : nil
             return (loop, isForQueue ? state.queue : nil, state.machine.delivery == .held)
         }
-        if let loop { update(loop) }
-        guard let queue else { return }
+        guard let queue else { return loop }
         if isHeld { reportTurn(on: queue) } else { enqueueCallback(on: queue) }
+        return loop
     }
 
     /// Updates `loop`: now if this is its thread, else in its next pass, for which it is woken.
     private func update(_ loop: RunLoop) {
         if loop.isCurrent { return loop.inbox.isClosed ? loopEnded(loop) : loop.core.updateInTurn(self) }
-        guard state.withLock({ $0.machine.isScheduled(on: loop.identity) && $0.machine.requestUpdate() })
-        else { return }
+        guard requestUpdate(of: loop) else { return }
         if !loop.runOnLoopThread({ [self] core in core.updateInTurn(self) }) { loopEnded(loop) }
+    }
+
+    /// Returns whether to ask another thread's loop for an update: false if an earlier request is pending.
+    private func requestUpdate(of loop: RunLoop) -> Bool {
+        state.withLock { $0.machine.isScheduled(on: loop.identity) && $0.machine.requestUpdate() }
     }
 
     /// Takes what this thread's `loop` has to do, and what it needs for that.

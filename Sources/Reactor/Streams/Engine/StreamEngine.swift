@@ -218,20 +218,12 @@ extension StreamEngine {
     /// - Parameter awaitsTurn: Whether to call the backend's `turnPassed()`.
     func hold(awaitsTurn: Bool) { state.withLock { $0.machine.hold(awaitsTurn: awaitsTurn) } }
 
-    /// Delivers events from now on. What is pending is on its way to the loop, or on the queue, when this returns.
+    /// Lets events be delivered from the next update on.
     func release() {
-        update { state in
+        state.withLock { state in
             state.advanceOpening()
             state.machine.release()
         }
-    }
-
-    /// Called when something else reports the backend's readiness.
-    func updateReadinessSource() {
-        state.withLock { state in
-            state.machine.changeReadinessSource(state.readinessSource)
-        }
-        refresh()
     }
 
     /// Fails the stream, unless it was closed meanwhile.

@@ -2,9 +2,9 @@ package import SystemPackage
 
 /// What protects the bytes of a connection, such as TLS: turns clear bytes into the socket's, and back.
 ///
-/// Its connection makes one call at a time, on any thread. No call waits for the socket. A transport that has
+/// Its connection makes one call at a time, on any thread. No call waits for the socket. A session that has
 /// failed throws an error from then on.
-package protocol SocketTransport: AnyObject, Sendable {
+package protocol SecureSession: AnyObject, Sendable {
     /// Continues the handshake.
     ///
     /// - Returns: Whether it is complete; if not, it continues when the socket has more bytes.
@@ -20,22 +20,22 @@ package protocol SocketTransport: AnyObject, Sendable {
     func send(_ bytes: RawSpan, over wire: SocketWire) throws
     /// Announces the end of the output to the peer.
     func end(over wire: SocketWire)
-    /// The value of a property that the transport has by itself.
+    /// The value of a property that the session has by itself.
     func property(_ key: Stream.PropertyKey) -> (any Sendable)?
 }
 
-/// Makes the transports of connections.
+/// Makes the sessions of connections.
 package protocol SocketSecurity: Sendable {
     /// Whether the peer begins the handshake.
     var isServer: Bool { get }
     /// The error of a connection whose peer has sent bytes before the handshake that the client has not read.
     func unprotectedBytes(from peer: String) -> any Error
-    /// Makes a transport, on the thread that makes the handshake.
+    /// Makes a session, on the thread that makes the handshake.
     ///
     /// - Parameters:
     ///   - host: The host's name or address; nil for an existing socket.
     ///   - peer: The peer, as errors name it.
-    func makeTransport(toHost host: String?, peer: String) throws -> any SocketTransport
+    func makeSession(toHost host: String?, peer: String) throws -> any SecureSession
 }
 
 /// Makes securities of Cocoa's properties, in a program that links ReactorTLS, which declares the
@@ -56,7 +56,7 @@ package enum SocketSecurities {
     }
 }
 
-/// The socket below a transport.
+/// The socket below a session.
 package struct SocketWire: Sendable {
     let connection: SocketConnection
     /// Queues what the socket has no room for.

@@ -1,6 +1,5 @@
 import CReactorLinux
 import Glibc
-import Synchronization
 import SystemPackage
 
 /// A connected socket, closed when it is released.
@@ -8,92 +7,6 @@ struct ConnectedSocket: Sendable {
     let socket: SharedDescriptor
     let peer: SocketAddress
 }
-
-/// An attempt to connect to a host or an address: resolves the name, then tries the addresses on the streams
-/// thread.
-final class SocketConnector: SocketOpening {
-    typealias Outcome = Result<ConnectedSocket, any Error>
-
-    private struct State {
-        /// Nil once it was called, or the attempt was cancelled. Boxed for the same reason as a ``Callback``.
-        var completion: Completion?
-        var request: ResolverRequest?
-        var race: LoopOwned<HappyEyeballs>?
-    }
-
-    private struct Completion: Sendable {
-        let closure: @Sendable (Outcome) -> Void
-    }
-
-    private let origin: SocketConnection.Origin
-    private let deadline: Deadline
-    private let state: Mutex<State>
-
-    /// - Parameters:
-    ///   - deadline: The limit for resolving and connecting together.
-    ///   - completion: Called once, on any thread, unless ``cancel()`` is called before.
-    init(
-        to origin: SocketConnection.Origin, until deadline: Deadline,
-        completion: @escaping @Sendable (Outcome) -> Void
-    ) {
-        self.origin = origin
-        self.deadline = deadline
-        state = Mutex(State(completion: Completion(closure: completion)))
-    }
-
-    /// Ends the attempt. A completion that another thread has begun to call may still be running.
-    func cancel() { _ = end() }
-
-    func begin(on loop: RunLoop) {
-        guard state.withLock({ $0.completion != nil }) else { return }
-        let race = HappyEyeballs(until: deadline) { [weak self] outcome in self?.finish(outcome) }
-        let owned = LoopOwned(race, on: loop)
-        guard setUnlessEnded({ $0.race = owned }) else { return race.cancel() }
-        switch origin {
-        case .descriptor: break
-        case .address(let address): race.connect(to: [address])
-        case .host(let host, let port): resolve(host, port, for: owned)
-        }
-    }
-
-    private func resolve(_ host: String, _ port: UInt16, for race: LoopOwned<HappyEyeballs>) {
-        let request = Resolver.resolveOnAnyThread(host: host, port: port) { [weak self] answer in
-            switch answer {
-            case .failure(let error): self?.fail(error)
-            case .success(let addresses):
-                race.perform { $0.connect(to: addresses.interleavingFamilies()) }
-            }
-        }
-        // Cancelled meanwhile, when there was no request to cancel yet.
-        if !setUnlessEnded({ $0.request = request }) { request.cancel() }
-    }
-
-    /// Changes the state; false if the attempt has ended.
-    private func setUnlessEnded(_ change: (inout State) -> Void) -> Bool {
-        state.withLock { state in
-            guard state.completion != nil else { return false }
-            change(&state)
-            return true
-        }
-    }
-
-    func fail(_ error: any Error) { finish(.failure(error)) }
-
-    private func finish(_ outcome: Outcome) { end()?.closure(outcome) }
-
-    /// Cancels everything in progress, and returns the completion if it was not called yet.
-    private func end() -> Completion? {
-        let ended = state.withLock { state in
-            defer { state = State() }
-            return state
-        }
-        ended.race?.perform { $0.cancel() }
-        ended.request?.cancel()
-        return ended.completion
-    }
-}
-
-// MARK: - Several addresses
 
 /// Connects to the first of several addresses that answers (RFC 8305, "Happy Eyeballs").
 ///
@@ -106,21 +19,17 @@ final class HappyEyeballs {
     /// nothing.
     private static let retryDelay: Duration = .milliseconds(10)
 
-    private let completion: (SocketConnector.Outcome) -> Void
+    typealias Outcome = Result<ConnectedSocket, Errno>
+
+    private let completion: (Outcome) -> Void
     private var addresses: ArraySlice<SocketAddress> = []
     private var attempts: [Attempt] = []
     private var nextAttempt: Timer?
-    private var timeout: Timer?
     private var lastError = Errno.noRouteToHost
     private var hasEnded = false
 
-    init(until deadline: Deadline, completion: @escaping (SocketConnector.Outcome) -> Void) {
-        self.completion = completion
-        let delay = Deadline.now.duration(to: deadline)
-        timeout = Timer.scheduled(after: delay, forMode: .common) { [weak self] _ in
-            self?.finish(.failure(Errno.timedOut))
-        }
-    }
+    /// - Parameter completion: Called once, unless ``cancel()`` is called before.
+    init(completion: @escaping (Outcome) -> Void) { self.completion = completion }
 
     func connect(to addresses: [SocketAddress]) {
         self.addresses = addresses[...]
@@ -130,12 +39,12 @@ final class HappyEyeballs {
     /// Ends all attempts. The completion is not called.
     func cancel() {
         hasEnded = true
-        timeout?.invalidate()
         nextAttempt?.invalidate()
+        for attempt in attempts { attempt.end() }
         attempts = []
     }
 
-    private func finish(_ outcome: SocketConnector.Outcome) {
+    private func finish(_ outcome: Outcome) {
         cancel()
         completion(outcome)
     }
@@ -171,7 +80,9 @@ final class HappyEyeballs {
             try finish(with: socket)
             return nil
         case EINPROGRESS, EINTR:
-            attempts.append(try Attempt(socket) { [weak self] in self?.settle($0) })
+            let attempt = Attempt(socket) { [weak self] in self?.settle($0) }
+            try RunLoop.current.add(attempt, forMode: .default)
+            attempts.append(attempt)
             return Self.attemptDelay
         case EAGAIN where address.family == .unix:
             addresses = [address] + addresses
@@ -182,7 +93,7 @@ final class HappyEyeballs {
 
     private func settle(_ attempt: Attempt) {
         attempts.removeAll { $0 === attempt }
-        attempt.source.cancel()
+        attempt.end()
         do throws(Errno) {
             if let error = attempt.socket.socketError { throw error }
             try finish(with: attempt.socket)
@@ -205,25 +116,19 @@ final class HappyEyeballs {
     }
 }
 
-/// A socket that is being connected. Releasing the attempt closes the socket, unless the connection owns it
-/// by then.
-private final class Attempt {
+/// A socket that is being connected.
+private final class Attempt: EventSource {
     let socket: SharedDescriptor
-    private(set) var source: DescriptorSource!
+    private var settle: ((Attempt) -> Void)?
 
-    init(_ socket: SharedDescriptor, ended: @escaping (Attempt) -> Void) throws(Errno) {
-        self.socket = socket
-        source = DescriptorSource(FileDescriptor(rawValue: socket.number), for: .writable) {
-            [weak self] _, _ in
-            if let self { ended(self) }
-        }
-        try RunLoop.current.add(source, forMode: .default)
+    init(_ socket: SharedDescriptor, settle: @escaping (Attempt) -> Void) {
+        (self.socket, self.settle) = (socket, settle)
+        super.init(socket.number, for: .writable)
     }
 
-    deinit {
-        // In a child of fork(2) the registration is the parent's.
-        if source.loop?.inbox.belongsToParent != true { source.cancel() }
-    }
+    override func serve(_ readiness: Readiness) { settle?(self) }
+
+    override func ended() { settle = nil }
 }
 
 extension [SocketAddress] {

@@ -1,0 +1,113 @@
+import SystemPackage
+
+extension SocketConnection {
+    /// What the secure session sends to and receives from.
+    var wire: SocketWire {
+        SocketWire(connection: self, buffer: bufferSlot.buffer ?? details?.closedBuffer)
+    }
+
+    /// Protects a connection that is open, from the next byte on. Bytes that were written before are sent
+    /// before the handshake.
+    func beginProtecting() {
+        let (input, isConnected) = state.withLock { ($0.engines.input, $0.details.isUpgrade) }
+        let hasUnused = input?.dropPutBackBytes() ?? false
+        notifyBoth { $0.machine.changeReadinessSource($0.readinessSource) }
+        guard isConnected, let channel else { return }
+        if hasUnused {
+            finishOpening(channel.unprotectedBytes(from: subject))
+            return
+        }
+        state.withLock { $0.hasEnded ? nil : makeOpening(&$0) }?.start()
+    }
+
+    /// Makes what the connection waits for next.
+    func makeOpening(_ state: inout State) -> SocketOpening {
+        let opening = SocketOpening(
+            of: self, isUpgrade: state.details.isUpgrade, timeout: state.details.options.connectTimeout)
+        state.details.opening = opening
+        return opening
+    }
+
+    /// Whether there is no socket yet. An existing one has none either once it is closed.
+    var needsSocket: Bool { shared.number < 0 && !origin.isDescriptor }
+
+    /// Takes the socket that an opening has connected; false if it is of no use any more.
+    func adopt(_ connected: ConnectedSocket) -> Bool {
+        state.withLock { state in
+            guard !state.hasEnded, state.fault == nil, let number = connected.socket.release() else {
+                return false
+            }
+            shared.adopt(number)
+            state.details.options.apply(to: FileDescriptor(rawValue: number))
+            state.details.peer = connected.peer
+            return true
+        }
+    }
+
+    /// Makes the buffer for what a handshake sends; false if no half waits for it.
+    func prepareHandshake() -> Bool {
+        state.withLock { state in
+            guard !state.hasEnded, let engine = state.engines.output ?? state.engines.input else {
+                state.details.opening = nil
+                return false
+            }
+            bufferSlot.requireBuffer(for: engine) { bufferTransport }
+            return true
+        }
+    }
+
+    /// The opening has succeeded or failed.
+    ///
+    /// - Returns: False, and nothing has happened, if there is another handshake to make, because the connection was protected
+    ///   meanwhile.
+    @discardableResult
+    func finishOpening(_ error: (any Error)?) -> Bool {
+        let (isLast, isWanted) = state.withLock { state in
+            if error == nil, channel?.isEstablished == false { return (false, false) }
+            state.details.opening = nil
+            guard !state.hasEnded, state.fault == nil else { return (true, false) }
+            state.connecting = error.map { .failed($0) } ?? .ready
+            return (true, true)
+        }
+        if isLast, let error { fail(errno(for: error), on: nil) }
+        guard isLast, isWanted, error == nil else { return isLast }
+        wakeWaiters()
+        startTimeouts()
+        if channel?.isEnding == true { try? shutDownSocket() }
+        if !releaseEvents() { notifyBoth { $0.machine.changeReadinessSource($0.readinessSource) } }
+        return true
+    }
+
+    /// Waits until the handshake has succeeded; throws what a read or a write of the half throws if it has
+    /// not.
+    func waitForHandshake(_ half: Half) throws(Errno) {
+        waitUntilOpen(half)
+        if let fault { throw fault }
+        if state.withLock({ $0.closed[half] }) { throw .canceled }
+    }
+
+    /// Shuts the socket down for writing, after the buffered bytes.
+    func shutDownSocket() throws(Errno) {
+        guard bufferSlot.buffer?.finish(.shutDown) != true else { return }
+        try shared.shutDown()
+        awaitAcknowledgement()
+    }
+
+    /// Returns what a session has returned, or records why it has failed.
+    @discardableResult
+    func check<Value>(_ result: Result<Value, any Error>) throws(Errno) -> Value {
+        switch result {
+        case .success(let value): return value
+        case .failure(let error): throw errno(for: error)
+        }
+    }
+
+    /// The error of a system call; that of a session is recorded, and replaces the one that is returned.
+    private func errno(for error: any Error) -> Errno {
+        if let errno = error as? Errno { return errno }
+        state.withLock { state in
+            if state.details.failure == nil { state.details.failure = error }
+        }
+        return .protocolError
+    }
+}
