@@ -25,6 +25,11 @@ package enum SystemCall {
         try make { unsafe path.withPlatformString { unsafe call($0) } }
     }
 
+    /// open(2), with `O_CLOEXEC`; a file that this creates has mode 0666, less the umask.
+    static func open(_ path: FilePath, _ flags: CInt) throws(Errno) -> CInt {
+        try make(path) { unsafe Glibc.open($0, flags | O_CLOEXEC, 0o666) }
+    }
+
     /// Polls a descriptor without waiting: returns those of `events` that it is ready for, and errors.
     package static func poll(_ descriptor: CInt, for events: CInt) throws(Errno) -> CInt {
         var requests: [1 of pollfd] = [pollfd(fd: descriptor, events: Int16(events), revents: 0)]
