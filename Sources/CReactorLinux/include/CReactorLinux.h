@@ -155,6 +155,7 @@ void reactor_signal_unsubscribe(void *token);
 
 int pipe2(int ends[2], int flags);
 int ptsname_r(int master, char *name, size_t size);
+ssize_t getdents64(int folder, void *entries, size_t size);
 /// A read(2) that does not block (preadv2(2), RWF_NOWAIT). -1 with EOPNOTSUPP if the kernel doesn't support
 /// that.
 ssize_t reactor_read_now(int descriptor, void *bytes, size_t count);
