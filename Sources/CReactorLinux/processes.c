@@ -36,7 +36,8 @@ extern __typeof__(clone) __clone;
 struct plan {
     const struct reactor_spawn *request;
     char **paths, **arguments, **environment;
-    const char *folder;
+    // The parent's descriptors, and the child's numbers for them.
+    const int *sources, *targets;
     // Duplicates with numbers that the child is not to have.
     int *copies;
     int parent;
@@ -54,18 +55,18 @@ static const char *take(const char *strings, size_t count, char **list) {
     return strings;
 }
 
-static bool make_plan(struct plan *plan, const struct reactor_spawn *request) {
-    size_t words = request->path_count + request->argument_count + request->environment_count + 3;
+static bool make_plan(struct plan *plan, const struct reactor_spawn *request, const char *strings, const int *descriptors) {
+    size_t words = request->path_count + request->argument_count + request->variable_count + 3;
     char **list = malloc(words * sizeof *list + request->descriptor_count * sizeof(int));
     if (!list) return false;
-    *plan = (struct plan){.request = request, .paths = list, .parent = getpid()};
+    *plan = (struct plan){.request = request, .paths = list, .sources = descriptors, .parent = getpid()};
+    plan->targets = plan->sources + request->descriptor_count;
     plan->arguments = plan->paths + request->path_count + 1;
     plan->environment = plan->arguments + request->argument_count + 1;
     plan->copies = (int *)(list + words);
-    const char *rest = take(request->strings, request->path_count, plan->paths);
-    rest = take(rest, request->argument_count, plan->arguments);
-    rest = take(rest, request->environment_count, plan->environment);
-    plan->folder = request->has_folder ? rest : NULL;
+    strings = take(strings, request->path_count, plan->paths);
+    strings = take(strings, request->argument_count, plan->arguments);
+    take(strings, request->variable_count, plan->environment);
     if (request->inherits_environment) plan->environment = environ;
     return true;
 }
@@ -109,17 +110,16 @@ static int join_group(const struct reactor_spawn *request) {
     return request->terminal < 0 ? 0 : ioctl(request->terminal, TIOCSCTTY, 0);
 }
 
-static bool is_target(const struct reactor_spawn *request, int number) {
-    const int *targets = request->descriptors + request->descriptor_count;
-    for (size_t i = 0; i < request->descriptor_count; i++)
-        if (targets[i] == number) return true;
+static bool is_target(const struct plan *plan, int number) {
+    for (size_t i = 0; i < plan->request->descriptor_count; i++)
+        if (plan->targets[i] == number) return true;
     return false;
 }
 
 // A duplicate that has the number of no target.
-static int copy_descriptor(const struct reactor_spawn *request, int source) {
+static int copy_descriptor(const struct plan *plan, int source) {
     int copy, floor = 3;
-    while ((copy = fcntl(source, F_DUPFD_CLOEXEC, floor)) >= 0 && is_target(request, copy)) {
+    while ((copy = fcntl(source, F_DUPFD_CLOEXEC, floor)) >= 0 && is_target(plan, copy)) {
         close(copy);
         floor = copy + 1;
     }
@@ -129,13 +129,12 @@ static int copy_descriptor(const struct reactor_spawn *request, int source) {
 // Every source is copied first, because a target may have the number of another source.
 static int pass_descriptors(const struct plan *plan) {
     size_t count = plan->request->descriptor_count;
-    const int *sources = plan->request->descriptors, *targets = sources + count;
     for (size_t i = 0; i < count; i++) {
-        plan->copies[i] = copy_descriptor(plan->request, sources[i]);
+        plan->copies[i] = copy_descriptor(plan, plan->sources[i]);
         if (plan->copies[i] < 0) return -1;
     }
     for (size_t i = 0; i < count; i++)
-        if (syscall(SYS_dup3, plan->copies[i], targets[i], 0) < 0) return -1;
+        if (syscall(SYS_dup3, plan->copies[i], plan->targets[i], 0) < 0) return -1;
     return 0;
 }
 
@@ -168,7 +167,7 @@ static void run_program(struct plan *plan) {
     plan->stage = reactor_spawn_process;
     if (die_with_parent(plan) < 0 || join_group(plan->request) < 0) return;
     plan->stage = reactor_spawn_folder;
-    if (plan->folder && chdir(plan->folder) < 0) return;
+    if (plan->request->folder >= 0 && fchdir(plan->request->folder) < 0) return;
     plan->stage = reactor_spawn_descriptors;
     if (pass_descriptors(plan) < 0) return;
     plan->stage = reactor_spawn_program;
@@ -201,14 +200,14 @@ static struct reactor_spawned start(struct plan *plan) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (process < 0) return failed(reactor_spawn_process, code);
     if (!plan->error) return (struct reactor_spawned){.process = process, .descriptor = descriptor};
-    reactor_collect(descriptor, true, &(siginfo_t){0}, &(struct rusage){0});
+    reactor_collect(descriptor, true);
     close(descriptor);
     return failed(plan->stage, plan->error);
 }
 
-struct reactor_spawned reactor_spawn_start(const struct reactor_spawn *request) {
+struct reactor_spawned reactor_spawn_start(struct reactor_spawn request, const char *strings, const int *descriptors) {
     struct plan plan;
-    if (!make_plan(&plan, request)) return failed(reactor_spawn_process, ENOMEM);
+    if (!make_plan(&plan, &request, strings, descriptors)) return failed(reactor_spawn_process, ENOMEM);
     struct reactor_spawned spawned = start(&plan);
     free(plan.paths);
     return spawned;
@@ -216,15 +215,20 @@ struct reactor_spawned reactor_spawn_start(const struct reactor_spawn *request) 
 
 // MARK: A spawned process
 
-int reactor_collect(int descriptor, bool waits, void *into, void *use) {
-    siginfo_t *information = into;
+static int64_t microseconds(struct timeval time) { return (int64_t)time.tv_sec * 1000000 + time.tv_usec; }
+
+struct reactor_end reactor_collect(int descriptor, bool waits) {
+    siginfo_t information = {.si_pid = 0};
+    struct rusage use = {0};
     int options = WEXITED | (waits ? 0 : WNOHANG);
-    information->si_pid = 0;
     long result;
-    do result = syscall(SYS_waitid, waitid_pidfd, descriptor, information, options, use);
+    do result = syscall(SYS_waitid, waitid_pidfd, descriptor, &information, options, &use);
     while (result < 0 && errno == EINTR);
-    if (result < 0) return -errno;
-    return information->si_pid == 0 ? 0 : information->si_code;
+    int code = result < 0 ? -errno : information.si_pid == 0 ? 0 : information.si_code;
+    return (struct reactor_end){
+        code, information.si_status, microseconds(use.ru_utime), microseconds(use.ru_stime), use.ru_maxrss,
+        use.ru_minflt, use.ru_majflt, use.ru_nvcsw, use.ru_nivcsw,
+    };
 }
 
 int reactor_signal_process(int descriptor, int signal) {

@@ -155,6 +155,7 @@ void reactor_signal_unsubscribe(void *token);
 
 int pipe2(int ends[2], int flags);
 int ptsname_r(int master, char *name, size_t size);
+ssize_t getdents64(int folder, void *entries, size_t size);
 /// A read(2) that does not block (preadv2(2), RWF_NOWAIT). -1 with EOPNOTSUPP if the kernel doesn't support
 /// that.
 ssize_t reactor_read_now(int descriptor, void *bytes, size_t count);
@@ -176,21 +177,18 @@ ssize_t reactor_send_file(int socket, int file, off_t offset, size_t count);
 
 /// What to spawn.
 struct reactor_spawn {
-    /// Zero-terminated strings: the paths to try, the arguments, the environment, and the folder.
-    const char *strings;
-    size_t path_count, argument_count, environment_count;
+    /// How many paths to try, arguments and variables there are, and descriptors to pass.
+    size_t path_count, argument_count, variable_count, descriptor_count;
     bool inherits_environment;
-    bool has_folder;
     bool is_session_leader;
+    /// The working directory; -1 for the parent's.
+    int folder;
     /// The process group to join: 0 for a new one, -1 for the parent's. The kernel refuses others below 0.
     int group;
     /// The controlling terminal of the new session; -1 for none.
     int terminal;
     /// The signal that the child gets when the calling thread ends; 0 for none.
     int death_signal;
-    /// The parent's descriptors to pass, and after them the child's numbers for them.
-    const int *descriptors;
-    size_t descriptor_count;
 };
 
 enum { reactor_spawn_process, reactor_spawn_folder, reactor_spawn_descriptors, reactor_spawn_program };
@@ -205,11 +203,24 @@ struct reactor_spawned {
 };
 
 /// Spawns a process with default dispositions, no blocked signals, and the descriptors 0 to 2 and those passed.
-/// Returns once it runs the program, or has failed to. Takes one descriptor: the pidfd.
-struct reactor_spawned reactor_spawn_start(const struct reactor_spawn *request);
-/// Collects the child of a pidfd, if it has ended, or waits until it has (waitid(2)). CLD_EXITED, CLD_KILLED or CLD_DUMPED; 0
-/// while it runs; -errno if it cannot be known.
-int reactor_collect(int descriptor, bool waits, void *into, void *use);
+/// Returns once it runs the program, or has failed to. Takes one descriptor: the pidfd. `strings` has the paths, the arguments
+/// and the variables, each with a zero at its end; `descriptors` the parent's, and after them the child's numbers for them.
+struct reactor_spawned reactor_spawn_start(struct reactor_spawn request, const char *strings, const int *descriptors);
+
+/// How a process has ended.
+struct reactor_end {
+    /// CLD_EXITED, CLD_KILLED or CLD_DUMPED; 0 while it runs; -errno if it cannot be known.
+    int code;
+    /// The exit status or the signal.
+    int status;
+    /// In microseconds.
+    int64_t user_time, system_time;
+    /// In units of 1,024 bytes.
+    long maximum_resident_size;
+    long minor_faults, major_faults, voluntary_switches, involuntary_switches;
+};
+/// Collects the child of a pidfd, if it has ended, or waits until it has (waitid(2)).
+struct reactor_end reactor_collect(int descriptor, bool waits);
 /// pidfd_send_signal(2): 0, or -1 with errno.
 int reactor_signal_process(int descriptor, int signal);
 /// Sends `signal` to the group that the process of a pidfd leads: 0, or -1 with errno, ESRCH if the process was collected.

@@ -69,8 +69,4 @@ func refuseClosedDescriptor(_ call: StaticString, _ error: Errno) -> Never {
 }
 
 /// Reads and clears the event counter `number`; zero if nothing has been added.
-func takeCount(ofEventCounter number: CInt) -> UInt64 {
-    var count: UInt64 = 0
-    let size = unsafe read(number, &count, MemoryLayout<UInt64>.size)
-    return size > 0 ? count : 0
-}
+func takeCount(ofEventCounter number: CInt) -> UInt64 { (try? SystemCall.readCount(number)) ?? 0 }

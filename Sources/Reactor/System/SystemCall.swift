@@ -25,6 +25,11 @@ package enum SystemCall {
         try make { unsafe path.withPlatformString { unsafe call($0) } }
     }
 
+    /// open(2), with `O_CLOEXEC`; a file that this creates has mode 0666, less the umask.
+    static func open(_ path: FilePath, _ flags: CInt) throws(Errno) -> CInt {
+        try make(path) { unsafe Glibc.open($0, flags | O_CLOEXEC, 0o666) }
+    }
+
     /// Polls a descriptor without waiting: returns those of `events` that it is ready for, and errors.
     package static func poll(_ descriptor: CInt, for events: CInt) throws(Errno) -> CInt {
         var requests: [1 of pollfd] = [pollfd(fd: descriptor, events: Int16(events), revents: 0)]
@@ -57,11 +62,23 @@ extension SystemCall {
         try make { buffer.withAddress { unsafe Glibc.read(descriptor, $0, $1) } }
     }
 
+    /// A read(2) of the number that an eventfd(2) or a timerfd(2) has counted.
+    static func readCount(_ descriptor: CInt) throws(Errno) -> UInt64 {
+        var count: UInt64 = 0
+        try make { unsafe Glibc.read(descriptor, &count, MemoryLayout<UInt64>.size) }
+        return count
+    }
+
     /// A read(2) that does not block (preadv2(2), `RWF_NOWAIT`). Throws `EOPNOTSUPP` if the kernel has none for the
     /// descriptor.
     @inline(__always)
     static func readNow(_ descriptor: CInt, into buffer: inout MutableRawSpan) throws(Errno) -> Int {
         try make { buffer.withAddress { unsafe reactor_read_now(descriptor, $0, $1) } }
+    }
+
+    /// getdents64(2).
+    static func readNames(_ folder: CInt, into buffer: inout MutableRawSpan) throws(Errno) -> Int {
+        try make { buffer.withAddress { unsafe getdents64(folder, $0, $1) } }
     }
 
     /// pread(2).

@@ -63,13 +63,20 @@ private struct ChildEnds {
     private(set) var master: SharedDescriptor?
     /// What the child opens as its controlling terminal.
     private(set) var terminal: SharedDescriptor?
+    /// The child's working directory; nil for this process's.
+    private(set) var folder: SharedDescriptor?
 
     init(_ configuration: ChildProcess.Configuration) throws(IOError) {
+        if let path = configuration.workingDirectory {
+            folder = try attempt(.spawn, configuration.executable(in: path)) { () throws(Errno) in
+                SharedDescriptor(try SystemCall.open(path, pathOnly | O_DIRECTORY), closesWhenDone: true)
+            }
+        }
         try attempt(.spawn, configuration.executable) { () throws(Errno) in
             if let size = configuration.terminal { try openTerminal(size) }
         }
         for (number, descriptor) in configuration.descriptors { pass(descriptor, as: number) }
-        input = try connect(STDIN_FILENO, configuration.standardInput) ?? input
+        input = try connect(STDIN_FILENO, configuration.standardInput.output) ?? input
         output = try connect(STDOUT_FILENO, configuration.standardOutput) ?? output
         if case .standardOutput = configuration.standardError {
             // Copied in the child from what its standard output has become here.
@@ -85,63 +92,46 @@ private struct ChildEnds {
     }
 
     private mutating func openTerminal(_ size: ChildProcess.TerminalSize) throws(Errno) {
-        let master = try Self.owned {
-            unsafe Glibc.open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK | O_CLOEXEC)
+        func owned(_ open: () -> CInt) throws(Errno) -> SharedDescriptor {
+            SharedDescriptor(try SystemCall.make(open), closesWhenDone: true)
         }
-        let number = master.number
+        let number = try SystemCall.open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK)
+        master = SharedDescriptor(number, closesWhenDone: true)
         try SystemCall.make { reactor_terminal_unlock(number) }
         try SystemCall.make { reactor_terminal_resize(number, size.rows, size.columns) }
-        let terminal = try Self.owned { reactor_terminal_open(number) }
+        terminal = try owned { reactor_terminal_open(number) }
         for number in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO] { passed[number] = terminal }
-        (self.master, self.terminal, output) = (master, terminal, master)
-        input = try Self.owned { fcntl(number, F_DUPFD_CLOEXEC, 0) }
+        (input, output) = (try owned { fcntl(number, F_DUPFD_CLOEXEC, 0) }, master)
     }
 
-    /// Opens what the child reads, and returns the parent's end of a pipe.
+    /// Opens what the child has as `number`, and returns the parent's end of a pipe.
     private mutating func connect(
-        _ number: CInt, _ input: ChildProcess.Configuration.Input
+        _ number: CInt, _ channel: ChildProcess.Configuration.Output
     ) throws(IOError) -> SharedDescriptor? {
-        switch input {
+        let isRead = number == STDIN_FILENO
+        switch channel {
         case .inherited: break
-        case .null: passed[number] = try Self.open("/dev/null", O_RDONLY)
-        case .file(let path): passed[number] = try Self.open(path, O_RDONLY)
-        case .descriptor(let descriptor): pass(descriptor, as: number)
-        case .stream where terminal != nil: break
-        case .stream:
-            let pipe = try Self.pipe()
-            passed[number] = pipe.read
-            return pipe.write
-        }
-        return nil
-    }
-
-    /// Opens what the child writes, and returns the parent's end of a pipe.
-    private mutating func connect(
-        _ number: CInt, _ output: ChildProcess.Configuration.Output
-    ) throws(IOError) -> SharedDescriptor? {
-        switch output {
-        case .inherited: break
-        case .null: passed[number] = try Self.open("/dev/null", O_WRONLY)
+        case .null: passed[number] = try Self.open("/dev/null", O_RDWR)
         case .file(let path, let append):
-            passed[number] = try Self.open(path, O_WRONLY | O_CREAT | (append ? O_APPEND : O_TRUNC))
+            let creation = O_WRONLY | O_CREAT | (append ? O_APPEND : O_TRUNC)
+            passed[number] = try Self.open(path, isRead ? O_RDONLY : creation)
         case .descriptor(let descriptor): pass(descriptor, as: number)
         case .stream where terminal != nil: break
         case .stream:
-            let pipe = try Self.pipe()
-            passed[number] = pipe.write
-            return pipe.read
+            let (reading, writing) = try Self.pipe()
+            passed[number] = isRead ? reading : writing
+            return isRead ? writing : reading
         }
         return nil
     }
 
     private static func open(_ path: FilePath, _ flags: CInt) throws(IOError) -> SharedDescriptor {
-        let number = try attempt(.open, "\(path)") { () throws(Errno) in
-            try SystemCall.make(path) { unsafe Glibc.open($0, flags | O_CLOEXEC | O_NOCTTY, 0o666) }
+        try attempt(.open, "\(path)") { () throws(Errno) in
+            SharedDescriptor(try SystemCall.open(path, flags | O_NOCTTY), closesWhenDone: true)
         }
-        return SharedDescriptor(number, closesWhenDone: true)
     }
 
-    private static func pipe() throws(IOError) -> (read: SharedDescriptor, write: SharedDescriptor) {
+    private static func pipe() throws(IOError) -> (SharedDescriptor, SharedDescriptor) {
         var ends: [CInt] = [-1, -1]
         try attempt(.open, "a pipe") { () throws(Errno) in
             _ = try SystemCall.make { unsafe pipe2(&ends, O_CLOEXEC) }
@@ -150,9 +140,17 @@ private struct ChildEnds {
             SharedDescriptor(ends[0], closesWhenDone: true), SharedDescriptor(ends[1], closesWhenDone: true)
         )
     }
+}
 
-    private static func owned(_ open: () -> CInt) throws(Errno) -> SharedDescriptor {
-        SharedDescriptor(try SystemCall.make(open), closesWhenDone: true)
+extension ChildProcess.Configuration.Input {
+    fileprivate var output: ChildProcess.Configuration.Output {
+        switch self {
+        case .inherited: .inherited
+        case .null: .null
+        case .file(let path): .file(path)
+        case .descriptor(let descriptor): .descriptor(descriptor)
+        case .stream: .stream
+        }
     }
 }
 
@@ -173,28 +171,25 @@ extension ChildProcess.Configuration.ErrorOutput {
 /// A configuration in the kernel's form.
 private struct SpawnRequest {
     private let configuration: ChildProcess.Configuration
+    private var request = reactor_spawn()
+    /// The paths to try, the arguments and the variables, each with a zero at its end.
     private var strings: [UInt8] = []
-    private let paths: [[UInt8]]
-    private let arguments: [[UInt8]]
-    /// Nil for this process's.
-    private let environment: [[UInt8]]?
 
     init(_ configuration: ChildProcess.Configuration) throws(IOError) {
         self.configuration = configuration
         let executable = configuration.executable
-        arguments = ([configuration.argument0 ?? executable] + configuration.arguments).map { Array($0.utf8) }
-        environment = configuration.environment.entries
-        paths = Self.paths(of: Array(executable.utf8), environment ?? ProcessEnvironment.entries)
-        let folder = configuration.workingDirectory.map { [$0.bytes] } ?? []
-        for string in paths + arguments + (environment ?? []) + folder {
-            strings += string
-            strings.append(0)
-        }
-        let count = paths.count + arguments.count + (environment?.count ?? 0) + folder.count
-        guard configuration.environment.isValid, strings.count(where: { $0 == 0 }) == count else {
+        let variables = configuration.environment.entries
+        let paths = Self.paths(of: Array(executable.utf8), variables ?? processEnvironment)
+        let arguments = [configuration.argument0 ?? executable] + configuration.arguments
+        (request.path_count, request.argument_count) = (paths.count, arguments.count)
+        (request.variable_count, request.inherits_environment) = (variables?.count ?? 0, variables == nil)
+        let all = paths + arguments.map { Array($0.utf8) } + (variables ?? [])
+        strings = Array(all.map { $0 + [0] }.joined())
+        guard configuration.environment.isValid, strings.count(where: { $0 == 0 }) == all.count else {
             throw IOError(.spawn, executable, .invalidArgument)
         }
         if executable.isEmpty { throw IOError(.spawn, executable, .noSuchFileOrDirectory) }
+        request.death_signal = configuration.parentDeathSignal ?? 0
     }
 
     /// The paths to try: that of the program, or one in each folder of the child's `PATH`.
@@ -210,46 +205,32 @@ private struct SpawnRequest {
     }
 
     func start(_ ends: ChildEnds) throws(IOError) -> reactor_spawned {
+        var request = request
+        request.descriptor_count = ends.passed.count
+        (request.folder, request.terminal) = (ends.folder?.number ?? -1, ends.terminal?.number ?? -1)
+        request.group = configuration.group.number
+        request.is_session_leader = configuration.group == .newSession || ends.terminal != nil
         let descriptors = ends.passed.values.map(\.number) + ends.passed.keys
-        let spawned = unsafe strings.withUnsafeBytes { strings in
-            unsafe descriptors.withUnsafeBufferPointer { descriptors in
-                var raw = unsafe request(ends)
-                unsafe raw.strings = strings.baseAddress?.assumingMemoryBound(to: CChar.self)
-                unsafe raw.descriptors = descriptors.baseAddress
-                return unsafe reactor_spawn_start(&raw)
-            }
+        let spawned = strings.withBytes { bytes in
+            bytes.withAddress { strings, _ in unsafe reactor_spawn_start(request, strings, descriptors) }
         }
         withExtendedLifetime(ends) {}
-        guard spawned.process < 0 else { return spawned }
-        throw IOError(.spawn, subject(atStage: spawned.stage), Errno(rawValue: spawned.error))
+        if spawned.process >= 0 { return spawned }
+        let folder = spawned.stage == CInt(reactor_spawn_folder) ? configuration.workingDirectory : nil
+        throw IOError(.spawn, configuration.executable(in: folder), Errno(rawValue: spawned.error))
     }
+}
 
-    /// Everything but the pointers.
-    private func request(_ ends: ChildEnds) -> reactor_spawn {
-        var raw = unsafe reactor_spawn()
-        unsafe raw.path_count = paths.count
-        unsafe raw.argument_count = arguments.count
-        unsafe raw.environment_count = environment?.count ?? 0
-        unsafe raw.inherits_environment = environment == nil
-        unsafe raw.has_folder = configuration.workingDirectory != nil
-        unsafe raw.is_session_leader = configuration.group == .newSession || ends.terminal != nil
-        unsafe raw.group = configuration.group.raw
-        unsafe raw.terminal = ends.terminal?.number ?? -1
-        unsafe raw.death_signal = configuration.parentDeathSignal ?? 0
-        unsafe raw.descriptor_count = ends.passed.count
-        return unsafe raw
-    }
-
-    private func subject(atStage stage: CInt) -> String {
-        let folder = configuration.workingDirectory
-        guard stage == CInt(reactor_spawn_folder), let folder else { return configuration.executable }
-        return "\(configuration.executable) in \(folder)"
+extension ChildProcess.Configuration {
+    /// What an error names.
+    fileprivate func executable(in folder: FilePath?) -> String {
+        folder.map { "\(executable) in \($0)" } ?? executable
     }
 }
 
 extension ChildProcess.Configuration.Group {
     /// The group to join; 0 for a new one, -1 for the parent's, and less for one that the kernel refuses.
-    fileprivate var raw: CInt {
+    fileprivate var number: CInt {
         switch self {
         case .inherited, .newSession: -1
         case .new: 0
@@ -259,54 +240,45 @@ extension ChildProcess.Configuration.Group {
 }
 
 extension ChildProcess.Configuration.Environment {
+    /// The variables that are set, and those that are removed.
+    private var changes: [String: String?] {
+        switch self {
+        case .inherited: [:]
+        case .updated(let changes): changes
+        case .custom(let variables): variables.mapValues { $0 }
+        }
+    }
+
     /// Whether each name can be one.
     fileprivate var isValid: Bool {
-        func isName(_ name: String) -> Bool { !name.isEmpty && !name.utf8.contains(equalsSign) }
-        return switch self {
-        case .inherited: true
-        case .custom(let variables): variables.keys.allSatisfy(isName)
-        case .updated(let changes): changes.keys.allSatisfy(isName)
-        }
+        changes.keys.allSatisfy { !$0.isEmpty && !$0.utf8.contains(equalsSign) }
     }
 
     /// The entries as execve(2) takes them; nil for those of this process as they are.
     fileprivate var entries: [[UInt8]]? {
-        switch self {
-        case .inherited: nil
-        case .custom(let variables): variables.map { Self.entry($0, $1) }
-        case .updated(let changes):
-            ProcessEnvironment.entries(without: changes.keys)
-                + changes.compactMap { name, value in value.map { Self.entry(name, $0) } }
+        if self == .inherited { return nil }
+        let entries = changes.compactMap { name, value in value.map { Array("\(name)=\($0)".utf8) } }
+        guard case .updated(let changes) = self else { return entries }
+        let names = Set(changes.keys.map { Array($0.utf8)[...] })
+        let kept = processEnvironment.filter { entry in
+            entry.firstIndex(of: equalsSign).map { !names.contains(entry[..<$0]) } ?? true
         }
+        return kept + entries
     }
-
-    private static func entry(_ name: String, _ value: String) -> [UInt8] { Array("\(name)=\(value)".utf8) }
 }
 
 private let equalsSign = UInt8(ascii: "=")
 
+/// `O_PATH`, which Glibc's module lacks: needs no permission to read the folder, as chdir(2).
+private let pathOnly: CInt = 0o10_000_000
+
 /// The entries of this process's environment as they are (environ(7)), which need be neither text nor variables.
-private enum ProcessEnvironment {
-    static var entries: [[UInt8]] {
-        var entries: [[UInt8]] = []
-        // clearenv(3) sets it to NULL.
-        guard unsafe UInt(bitPattern: environ) != 0 else { return [] }
-        while let entry = unsafe environ[entries.count] {
-            unsafe entries.append(Array(UnsafeRawBufferPointer(start: entry, count: strlen(entry))))
-        }
-        return entries
+private var processEnvironment: [[UInt8]] {
+    var entries: [[UInt8]] = []
+    // clearenv(3) sets it to NULL.
+    guard unsafe UInt(bitPattern: environ) != 0 else { return [] }
+    while let entry = unsafe environ[entries.count] {
+        unsafe entries.append(Array(UnsafeRawBufferPointer(start: entry, count: strlen(entry))))
     }
-
-    static func entries(without names: some Sequence<String>) -> [[UInt8]] {
-        let names = Set(names.map { Array($0.utf8)[...] })
-        return entries.filter { entry in
-            entry.firstIndex(of: equalsSign).map { !names.contains(entry[..<$0]) } ?? true
-        }
-    }
-}
-
-extension FilePath {
-    fileprivate var bytes: [UInt8] {
-        unsafe withPlatformString { unsafe Array(UnsafeRawBufferPointer(start: $0, count: strlen($0))) }
-    }
+    return entries
 }

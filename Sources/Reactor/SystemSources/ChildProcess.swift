@@ -235,28 +235,21 @@ extension ChildProcess {
 
         /// Collects the process of a pidfd; nil if it has not ended.
         init?(collecting descriptor: CInt, waits: Bool = false) {
-            var (information, use) = unsafe (siginfo_t(), rusage())
-            let code = unsafe reactor_collect(descriptor, waits, &information, &use)
-            let status = unsafe information._sifields._sigchld.si_status
-            switch code {
+            let end = reactor_collect(descriptor, waits)
+            switch end.code {
             case 0, -EAGAIN: return nil
-            case CInt(CLD_EXITED): reason = .exited(status: status)
+            case CInt(CLD_EXITED): reason = .exited(status: end.status)
             case CInt(CLD_KILLED), CInt(CLD_DUMPED):
-                reason = .signalled(status, dumpedCore: code == CInt(CLD_DUMPED))
+                reason = .signalled(end.status, dumpedCore: end.code == CInt(CLD_DUMPED))
             default: reason = .unknown
             }
-            resourceUse = ResourceUse(use)
+            resourceUse = ResourceUse(
+                userTime: .microseconds(end.user_time), systemTime: .microseconds(end.system_time),
+                maximumResidentSize: end.maximum_resident_size * 1024,
+                minorFaults: end.minor_faults, majorFaults: end.major_faults,
+                voluntaryContextSwitches: end.voluntary_switches,
+                involuntaryContextSwitches: end.involuntary_switches)
         }
-    }
-}
-
-extension ChildProcess.Termination.ResourceUse {
-    fileprivate init(_ use: rusage) {
-        func duration(_ time: timeval) -> Duration { .seconds(time.tv_sec) + .microseconds(time.tv_usec) }
-        (userTime, systemTime) = (duration(use.ru_utime), duration(use.ru_stime))
-        maximumResidentSize = use.ru_maxrss * 1024
-        (minorFaults, majorFaults) = (use.ru_minflt, use.ru_majflt)
-        (voluntaryContextSwitches, involuntaryContextSwitches) = (use.ru_nvcsw, use.ru_nivcsw)
     }
 }
 

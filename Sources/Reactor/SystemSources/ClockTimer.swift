@@ -174,19 +174,14 @@ public final class ClockTimer: EventSource {
     private func takeFirings() -> Int {
         var count: UInt64 = 0
         do throws(Errno) {
-            if let virtual = try currentTimeSource?.takeFirings(of: number) {
-                count = virtual
-            } else {
-                try SystemCall.make { unsafe read(number, &count, MemoryLayout<UInt64>.size) }
-            }
-        } catch {
-            if error == .canceled {
-                wasSet = true
-                // The kernel has dropped the firings that the new time has brought.
-                arm()
-                return 0
-            }
-        }
+            let virtual = try currentTimeSource?.takeFirings(of: number)
+            count = if let virtual { virtual } else { try SystemCall.readCount(number) }
+        } catch .canceled {
+            wasSet = true
+            // The kernel has dropped the firings that the new time has brought.
+            arm()
+            return 0
+        } catch {}
         defer { earlyCount = 0 }
         return Int(clamping: count + UInt64(earlyCount))
     }

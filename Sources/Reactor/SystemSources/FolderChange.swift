@@ -42,13 +42,10 @@ struct FolderChange {
         }
         while offset + 16 <= bytes.count {
             let length = Int(number(3))
-            let name = bytes[(offset + 16)...].prefix(length).prefix { $0 != 0 }
-            let component = unsafe FilePath.Component(
-                platformString: name.map { CChar(bitPattern: $0) } + [0])
             changes.append(
                 FolderChange(
                     folder: CInt(bitPattern: number(0)), mask: number(1), cookie: number(2),
-                    name: component.map { FileName($0) }))
+                    name: FileName(bytes[(offset + 16)...].prefix(length))))
             offset += 16 + length
         }
         return changes

@@ -1,10 +1,9 @@
+import CReactorLinux
 import Glibc
 import SystemPackage
 
-/// Reads the names in a watched folder, some at a time: opendir(3).
-///
-/// Safe: the stream is private, and closed by `deinit` only.
-@safe final class FolderReader {
+/// Reads the names in a watched folder, some at a time.
+final class FolderReader {
     /// Why a folder is read.
     enum Cause {
         /// A path was given: what it contains is known.
@@ -26,48 +25,44 @@ import SystemPackage
     var changed: Set<FileName> = []
     /// How many folders it has found.
     var folderCount = 0
-    private let stream: OpaquePointer
+    private let descriptor: OwnedDescriptor
+    private var entries: ArraySlice<(name: FileName, mayBeFolder: Bool)> = []
 
     init(_ path: FilePath, _ number: CInt, _ cause: Cause) throws(Errno) {
-        guard let stream = unsafe path.withPlatformString({ unsafe opendir($0) }) else {
-            throw Errno(rawValue: errno)
-        }
-        unsafe self.stream = stream
+        descriptor = OwnedDescriptor(try SystemCall.open(path, O_RDONLY | O_DIRECTORY))
         (self.number, self.cause) = (number, cause)
     }
 
-    deinit { unsafe closedir(stream) }
+    /// The next name, and whether it may be a folder's: a file system need not say that. Nil at the end.
+    func next() throws(Errno) -> (name: FileName, mayBeFolder: Bool)? {
+        while entries.isEmpty {
+            let records = try read()
+            if records.isEmpty { return nil }
+            parse(records)
+        }
+        return entries.popFirst()
+    }
 
-    /// The next name, and whether it is a folder's and not a symbolic link's; nil at the end.
-    func next() throws(Errno) -> (name: FileName, isFolder: Bool)? {
-        while let entry = try unsafe nextEntry() {
-            let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) {
-                unsafe $0.withMemoryRebound(to: CChar.self, capacity: 256) {
-                    unsafe FilePath.Component(platformString: $0)
-                }
+    /// Some records of getdents64(2); none at the end, or if the folder was removed.
+    private func read() throws(Errno) -> ArraySlice<UInt8> {
+        var records = [UInt8](repeating: 0, count: 32_768)
+        let count = try records.withMutableBytes { (bytes) throws(Errno) in
+            do throws(Errno) { return try SystemCall.readNames(descriptor.number, into: &bytes) } catch {
+                guard error == .noSuchFileOrDirectory else { throw error }
+                return 0
             }
-            guard let name, name.kind == .regular else { continue }
-            let type = unsafe Int(entry.pointee.d_type)
-            return (FileName(name), type == DT_UNKNOWN ? isFolder(name) : type == DT_DIR)
         }
-        return nil
+        return records.prefix(count)
     }
 
-    /// readdir(3), which returns the same at the end of a folder and on an error.
-    private func nextEntry() throws(Errno) -> UnsafeMutablePointer<dirent>? {
-        errno = 0
-        let entry = unsafe readdir(stream)
-        let code = errno
-        if unsafe entry == nil, code != 0 { throw Errno(rawValue: code) }
-        return unsafe entry
-    }
-
-    /// Asks a file system that does not say it in the folder.
-    private func isFolder(_ name: FilePath.Component) -> Bool {
-        var status = Glibc.stat()
-        let result = unsafe FilePath(root: nil, [name]).withPlatformString {
-            unsafe fstatat(dirfd(stream), $0, &status, AT_SYMLINK_NOFOLLOW)
+    /// Each record begins with 16 bytes that are not needed, its length in 2, and the type. The name is behind them.
+    private func parse(_ records: ArraySlice<UInt8>) {
+        var rest = records
+        while let start = rest.indices.first {
+            let (type, name) = (Int(rest[start + 18]), FileName(rest[(start + 19)...]))
+            let mayBeFolder = type == DT_DIR || type == DT_UNKNOWN
+            if let name, name.component.kind == .regular { entries.append((name, mayBeFolder)) }
+            rest = rest.dropFirst(Int(rest[start + 16]) | Int(rest[start + 17]) << 8)
         }
-        return result == 0 && status.st_mode & S_IFMT == S_IFDIR
     }
 }

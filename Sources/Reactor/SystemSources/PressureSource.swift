@@ -80,17 +80,7 @@ public final class PressureSource: EventSource {
 
     /// Removes the source from its loop for good, and releases its closure and its descriptors. The closure
     /// is not called after this.
-    public func close() {
-        end()
-        release()
-    }
-
-    private func release() {
-        monitor?.stop()
-        monitor = nil
-        let handler = handler.take()
-        withExtendedLifetime(handler) {}
-    }
+    public func close() { end() }
 
     override var noun: String { "source of \(resource) pressure" }
 
@@ -107,7 +97,10 @@ public final class PressureSource: EventSource {
         close()
     }
 
-    override func ended() { release() }
+    override func ended() {
+        monitor.take()?.stop()
+        withExtendedLifetime(handler.take()) {}
+    }
 }
 
 /// A thread that waits for a trigger of the kernel, and counts in an event counter.
@@ -123,8 +116,7 @@ private final class PressureMonitor: Sendable {
     private let error = Atomic<CInt>(0)
 
     init(_ path: FilePath, _ trigger: String) throws(Errno) {
-        let file = OwnedDescriptor(
-            try SystemCall.make(path) { unsafe open($0, O_RDWR | O_NONBLOCK | O_CLOEXEC) })
+        let file = OwnedDescriptor(try SystemCall.open(path, O_RDWR | O_NONBLOCK))
         let counter = try OwnedDescriptor.eventCounter()
         let end = try OwnedDescriptor.eventCounter()
         _ = try Array("\(trigger)\0".utf8).withBytes { (bytes) throws(Errno) in

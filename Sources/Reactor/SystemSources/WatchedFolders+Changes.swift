@@ -65,7 +65,6 @@ extension WatchedFolders {
     /// Ends the wait for the second half of a move. Its folder is cut off until it has another place.
     private mutating func take(_ cookie: UInt32) -> Move? {
         guard let move = moves.removeValue(forKey: cookie) else { return nil }
-        if let folder = folders[move.place.folder], folder.departure == cookie { folder.departure = nil }
         if let number = move.number {
             folders[number]?.move = nil
             cut.append(number)
@@ -82,7 +81,9 @@ extension WatchedFolders {
             return endRoots(of: change.folder)
         }
         guard let name = change.name else {
-            if change.has(IN_ATTRIB) { events += folder.roots.map { .attributesChanged($0) } }
+            if change.has(IN_ATTRIB) {
+                events += folder.given[nil, default: []].map { .attributesChanged($0) }
+            }
             return
         }
         switch whereabouts(of: change.folder) {
@@ -93,8 +94,10 @@ extension WatchedFolders {
         case .nowhere: return
         }
         // The kernel locks both folders of a move until it has queued both halves.
-        if change.isOfNames, let departure = folder.departure, departure != change.cookie {
-            expire(departure)
+        if change.isOfNames {
+            for (cookie, move) in moves where cookie != change.cookie && move.place.folder == change.folder {
+                expire(cookie)
+            }
         }
         takeChange(change, of: Place(folder: change.folder, name: name), in: folder)
     }
@@ -137,7 +140,6 @@ extension WatchedFolders {
             isReported: folder.hasReported(place.name) && !isOther, date: .now, number: number,
             arrival: arrival?.name == place.name ? arrival : nil)
         if let number { folders[number]?.move = change.cookie }
-        folder.departure = change.cookie
         forget(place)
     }
 

@@ -85,7 +85,8 @@ extension WatchedFolders {
     mutating func leaveTree(_ number: CInt) {
         guard let folder = folders[number] else { return }
         let isLinked = linkedPlace(of: number).map { folders[$0.folder]?.isInTree == true } ?? false
-        if !isLinked, folder.move == nil, !folder.roots.contains(where: { roots[$0]?.isRecursive == true }) {
+        let isRoot = folder.given[nil]?.contains { roots[$0]?.isRecursive == true } ?? false
+        if !isLinked, folder.move == nil, !isRoot {
             folder.isInTree = false
             cut += exchange(&folder.children, with: [:]).values
         }
@@ -95,7 +96,7 @@ extension WatchedFolders {
     /// Ends a folder whose link was cut, unless it has been found again or was given itself.
     private mutating func endCut(_ number: CInt) {
         guard let folder = folders[number], folder.move == nil, linkedPlace(of: number) == nil else { return }
-        folder.location = folder.location ?? folder.given.first.flatMap { roots[$0]?.home }
+        folder.location = folder.location ?? folder.given.values.joined().first.flatMap { roots[$0]?.home }
         leaveTree(number)
     }
 
@@ -160,14 +161,14 @@ extension WatchedFolders {
         var rest = 256
         do throws(Errno) {
             if let folder = folders[reader.number], folder.isInTree, let path = path(of: reader.number) {
-                while rest > 0, let (name, isFolder) = try reader.next() {
+                while rest > 0, let (name, mayBeFolder) = try reader.next() {
                     rest -= 1
                     if reader.changed.contains(name) { continue }
                     if reader.cause.isReported {
                         folder.reported?[name] = true
                         events.append(.created(path.entry(name.component)))
                     }
-                    guard isFolder else { continue }
+                    guard mayBeFolder else { continue }
                     reader.folderCount += 1
                     unread.append((Place(folder: reader.number, name: name), reader.cause))
                 }
@@ -274,7 +275,7 @@ extension WatchedFolders {
         do throws(IOError) {
             let isThere = isAt(root.home.absolute, root.folder, follows: true)
             if !isThere { endRoot(path) }
-            try begin(root.location, isFolder: root.isFolder, isRecursive: root.isRecursive, .overflow)
+            try begin(root.location, isFolder: root.name == nil, isRecursive: root.isRecursive, .overflow)
         } catch {
             endRoot(path)
             if ![.noSuchFileOrDirectory, .notDirectory].contains(error.errno) {

@@ -14,13 +14,14 @@ struct WatchedFolders: ~Copyable {
     /// A path that was given.
     struct Root {
         let location: Location
-        let isFolder: Bool
+        /// Of a file; nil for a folder.
+        let name: FileName?
         let isRecursive: Bool
         /// The folder that is watched for it.
         let folder: CInt
 
         /// Where that folder is.
-        var home: Location { isFolder ? location : location.folder }
+        var home: Location { name == nil ? location : location.folder }
     }
 
     final class Folder {
@@ -30,12 +31,10 @@ struct WatchedFolders: ~Copyable {
         var place: Place?
         /// The folders in it that are watched as part of a tree.
         var children: [FileName: CInt] = [:]
-        /// The paths that were given for the folder itself.
-        var roots: Set<FilePath> = []
+        /// The paths that were given for files in it, by their names, and for itself, by nil.
+        var given: [FileName?: Set<FilePath>] = [:]
         /// Whether it is watched as part of a tree: the folders in it are, too.
         var isInTree = false
-        /// The names of the files that are watched by path, each with the paths that were given.
-        var files: [FileName: Set<FilePath>] = [:]
         /// Whether the kernel may still hold changes from before it was watched.
         var isUnsettled = false
         var isBeingRead = false
@@ -44,39 +43,16 @@ struct WatchedFolders: ~Copyable {
         var reported: [FileName: Bool]?
         /// The cookie of the move of it whose second half has not come.
         var move: UInt32?
-        /// The cookie of the move from it whose second half has not come.
-        var departure: UInt32?
         /// The name that was moved to it last and from where, until its names change again.
         var arrival: (name: FileName, from: Place?)?
 
-        var isNeeded: Bool { isReported || !files.isEmpty }
+        var isNeeded: Bool { isInTree || !given.isEmpty }
 
-        /// The paths that were given for it or for files in it.
-        var given: [FilePath] { Array(roots) + files.values.flatMap(\.self) }
-
-        /// Whether all that is in it is reported.
-        private var isReported: Bool { !roots.isEmpty || isInTree }
-
-        func reports(_ name: FileName) -> Bool { isReported || files[name] != nil }
+        func reports(_ name: FileName) -> Bool { isInTree || given[nil] != nil || given[name] != nil }
 
         /// Whether `name` was reported, or was there before anything was.
         func hasReported(_ name: FileName) -> Bool {
             reports(name) && reported.map { $0[name] != nil } ?? true
-        }
-
-        func add(_ root: Location, isFolder: Bool) {
-            if isFolder {
-                roots.insert(root.given)
-            } else if let name = root.name {
-                files[name, default: []].insert(root.given)
-            }
-        }
-
-        func remove(_ root: Location) {
-            roots.remove(root.given)
-            guard let name = root.name else { return }
-            files[name]?.remove(root.given)
-            if files[name]?.isEmpty == true { files[name] = nil }
         }
     }
 
@@ -175,7 +151,7 @@ struct WatchedFolders: ~Copyable {
         }
         let before = roots[path]
         if let before,
-            before.isFolder != isFolder || !isAt(before.home.absolute, before.folder, follows: true)
+            (before.name == nil) != isFolder || !isAt(before.home.absolute, before.folder, follows: true)
         {
             unwatch(path)
         }
@@ -208,8 +184,9 @@ struct WatchedFolders: ~Copyable {
             let folder = folders[number] ?? Folder()
             // Known under another path if that leads to the same folder.
             if folders.updateValue(folder, forKey: number) == nil { folder.location = home }
-            folder.add(location, isFolder: isFolder)
-            let root = Root(location: location, isFolder: isFolder, isRecursive: isRecursive, folder: number)
+            let name = isFolder ? nil : location.absolute.lastComponent.map { FileName($0) }
+            folder.given[name, default: []].insert(location.given)
+            let root = Root(location: location, name: name, isRecursive: isRecursive, folder: number)
             roots[location.given] = root
             for above in home.absolute.foldersAbove { rootsBelow[above, default: []].insert(location.given) }
             guard isRecursive else { return }
@@ -223,10 +200,9 @@ struct WatchedFolders: ~Copyable {
     mutating func endRoot(_ path: FilePath) {
         guard let root = roots.removeValue(forKey: path) else { return }
         for above in root.home.absolute.foldersAbove {
-            rootsBelow[above]?.remove(path)
-            if rootsBelow[above]?.isEmpty == true { rootsBelow[above] = nil }
+            rootsBelow.remove(path, from: above)
         }
-        folders[root.folder]?.remove(root.location)
+        folders[root.folder]?.given.remove(path, from: root.name)
         leaveTree(root.folder)
     }
 
@@ -240,7 +216,7 @@ struct WatchedFolders: ~Copyable {
     /// were given after it was moved.
     mutating func endRoots(of number: CInt) {
         guard let folder = folders[number] else { return }
-        let given = folder.given.compactMap { roots[$0] }
+        let given = folder.given.values.joined().compactMap { roots[$0] }
         let left = given.filter { !isAt($0.home.absolute, number, follows: true) }
         if let location = folder.location, !isAt(location.absolute, number, follows: true) {
             let paths = Set(left.map(\.location.given))
@@ -283,8 +259,6 @@ struct Location {
     let given: FilePath
     let absolute: FilePath
 
-    var name: FileName? { absolute.lastComponent.map { FileName($0) } }
-
     /// Where the folder that it is in is.
     var folder: Location { Location(given: given.folder, absolute: absolute.folder) }
 }
@@ -300,6 +274,13 @@ struct FileName: Hashable {
         hash = component.hashValue
     }
 
+    /// The bytes before the first zero; nil if there are none.
+    init?(_ bytes: ArraySlice<UInt8>) {
+        let characters = bytes.prefix { $0 != 0 }.map { CChar(bitPattern: $0) } + [0]
+        guard let component = FilePath.Component(platformString: characters) else { return nil }
+        self.init(component)
+    }
+
     func hash(into hasher: inout Hasher) { hasher.combine(hash) }
 }
 
@@ -309,6 +290,14 @@ extension FilePath {
         var (path, above): (FilePath, [FilePath]) = (self, [])
         while path.removeLastComponent() { above.append(path) }
         return above
+    }
+}
+
+extension Dictionary where Value == Set<FilePath> {
+    /// Removes `path` from the set of `key`, and an empty set.
+    fileprivate mutating func remove(_ path: FilePath, from key: Key) {
+        self[key]?.remove(path)
+        if self[key]?.isEmpty == true { self[key] = nil }
     }
 }
 
