@@ -263,7 +263,7 @@ private final class LineWorker: Sendable {
     fileprivate struct State {
         var cutter: LineCutter
         /// The worker stops when it is full, and starts again when it is half empty: a start costs more than a batch.
-        var batches = Conveyor<[LineBatch], Never>(limit: 8)
+        var batches = BoundedQueue<[LineBatch], Never>(limit: 8)
         var isWorking = false
         /// Wakes the task that waits for the next batch.
         var delegate: TaskDelegate?

@@ -30,7 +30,9 @@ struct HandoffFlow: Sendable {
         /// Memory to free, which may make room in a budget for other hand-offs.
         fileprivate var dropped: [Chunk] = []
 
-        fileprivate mutating func call(_ callback: Callback?) { if let callback { callbacks.append(callback) } }
+        fileprivate mutating func call(_ callback: Callback?) {
+            if let callback { callbacks.append(callback) }
+        }
     }
 
     /// How the hand-off has ended.
@@ -60,7 +62,7 @@ struct HandoffFlow: Sendable {
 
     private var free: [Chunk] = []
     /// The chunks that wait for the worker, and the end of the stream.
-    private var full: Conveyor<[Chunk], any Error>
+    private var full: BoundedQueue<[Chunk], any Error>
     /// How many chunks there are, including those that are being filled or processed.
     private var chunkCount = 0
     /// The request that waits in the budget's queue, if there was no room.
@@ -82,7 +84,7 @@ struct HandoffFlow: Sendable {
         require(
             limits.chunkSize > 0, "HandoffLimits.chunkSize must be positive, not \(limits.chunkSize).")
         self.limits = limits
-        full = Conveyor(limit: limits.chunkCount)
+        full = BoundedQueue(limit: limits.chunkCount)
     }
 
     var isCancelled: Bool { full.isCancelled }

@@ -6,7 +6,7 @@ import SystemPackage
 package final class BoundBuffer: Sendable {
     struct State {
         /// The output ends it, and the input cancels it.
-        var bytes: Conveyor<ByteQueue, any Error>
+        var bytes: BoundedQueue<ByteQueue, any Error>
         /// The engines of the open halves, which are refreshed when the other half changes something.
         var input: StreamEngine?
         var output: StreamEngine?
@@ -15,7 +15,7 @@ package final class BoundBuffer: Sendable {
     private let state: Mutex<State>
     private let changed = Condition()
 
-    package init(capacity: Int) { state = Mutex(State(bytes: Conveyor(limit: capacity))) }
+    package init(capacity: Int) { state = Mutex(State(bytes: BoundedQueue(limit: capacity))) }
 
     func look<Answer>(_ question: (inout State) -> Answer) -> Answer { state.withLock { question(&$0) } }
 

@@ -164,7 +164,7 @@ final class FileInput: InputBackend {
 
 extension FileInput {
     /// What was read ahead, and the end or the error after it.
-    typealias Ahead = Conveyor<[ByteQueue], Errno>
+    typealias Ahead = BoundedQueue<[ByteQueue], Errno>
 
     private struct State {
         /// Refreshed after each fetch; nil unless the stream is open.

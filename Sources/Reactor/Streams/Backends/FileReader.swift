@@ -27,7 +27,8 @@ struct FileReader: ~Copyable, Sendable {
     /// Reads a chunk, or the end, and keeps it for the next reader.
     mutating func readAhead(into chunk: consuming ByteQueue) {
         do throws(Errno) {
-            let count = try chunk.append(upTo: FileInput.chunkSize) { [file, position] (bytes) throws(Errno) in
+            let count = try chunk.append(upTo: FileInput.chunkSize) {
+                [file, position] (bytes) throws(Errno) in
                 try file.readFile(&bytes, at: position)
             }
             position += count
@@ -55,7 +56,8 @@ struct FileSource: Sendable {
     /// Appends up to `size` bytes, and returns how many: 0 at the end. Ends the stream, or fails it, as its own reads do.
     func append(to bytes: inout [UInt8], upTo size: Int, by reader: inout FileReader) throws(Errno) -> Int {
         do throws(Errno) {
-            let count = try bytes.append(upTo: size) { (bytes) throws(Errno) in try reader.read(into: &bytes) }
+            let count = try bytes.append(upTo: size) { (bytes) throws(Errno) in try reader.read(into: &bytes)
+            }
             if count == 0 { engine.finish(Transfer(count: 0, isAtEnd: true), of: size) }
             return count
         } catch {

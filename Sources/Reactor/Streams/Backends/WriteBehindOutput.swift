@@ -17,7 +17,7 @@ final class WriteBehindOutput: OutputBackend {
         /// Refreshed when there is room, and after faults; nil unless open.
         var engine: StreamEngine?
         /// Closing the stream ends it, and a fault of the file cancels it.
-        var waiting: Conveyor<[UInt8], Errno>
+        var waiting: BoundedQueue<[UInt8], Errno>
         var spare: [UInt8] = []
         /// The number of bytes that the writer is writing.
         var writingCount = 0
@@ -40,7 +40,7 @@ final class WriteBehindOutput: OutputBackend {
 
     init(_ shared: SharedDescriptor, limit: Int = byteLimit) {
         self.shared = shared
-        state = Mutex(State(waiting: Conveyor(limit: limit)))
+        state = Mutex(State(waiting: BoundedQueue(limit: limit)))
     }
 
     func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {

@@ -39,7 +39,7 @@ final class WriteBuffer: Sendable {
 
     fileprivate struct State {
         /// Closing the stream ends it, and a failure to send cancels it.
-        var queue: Conveyor<ByteQueue, Errno>
+        var queue: BoundedQueue<ByteQueue, Errno>
         var phase = Phase.idle
         /// Whether a write found no room: the engine is notified at the low-water mark.
         var isAwaited = false
@@ -66,7 +66,7 @@ final class WriteBuffer: Sendable {
     let transport: Transport
 
     init(limit: Int, for engine: StreamEngine, by transport: Transport) {
-        state = Mutex(State(queue: Conveyor(limit: limit), engine: engine))
+        state = Mutex(State(queue: BoundedQueue(limit: limit), engine: engine))
         self.transport = transport
     }
 

@@ -2,7 +2,7 @@
 ///
 /// The producer ends it: the consumer gets what is left, and then the failure, if any. The consumer cancels it: what is left
 /// is dropped, and the producer gets the failure at once.
-struct Conveyor<Contents: ConveyorContents, Failure: Error> {
+struct BoundedQueue<Contents: BoundedQueueContents, Failure: Error> {
     private enum Phase {
         case open
         case ended(Failure?)
@@ -54,18 +54,18 @@ struct Conveyor<Contents: ConveyorContents, Failure: Error> {
     }
 }
 
-extension Conveyor: Sendable where Contents: Sendable {}
+extension BoundedQueue: Sendable where Contents: Sendable {}
 
-/// What a ``Conveyor`` carries: elements, or bytes.
-protocol ConveyorContents {
+/// What a ``BoundedQueue`` carries: elements, or bytes.
+protocol BoundedQueueContents {
     init()
     var count: Int { get }
 }
 
-extension Array: ConveyorContents {}
-extension ByteQueue: ConveyorContents {}
+extension Array: BoundedQueueContents {}
+extension ByteQueue: BoundedQueueContents {}
 
-extension Conveyor {
+extension BoundedQueue {
     mutating func put<Element>(_ element: Element) where Contents == [Element] { contents.append(element) }
 
     /// Takes the first element; nil if there is none.

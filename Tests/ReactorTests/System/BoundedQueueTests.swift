@@ -6,7 +6,7 @@ import Testing
 @testable import Reactor
 
 /// Visits every sequence of six inputs.
-@Suite struct ConveyorTests {
+@Suite struct BoundedQueueTests {
     private enum Input: CaseIterable { case put, take, end, fail, cancel, refuse }
 
     @Test func `elements leave in order, and no input changes how the queue has ended`() {
@@ -28,7 +28,7 @@ import Testing
     }
 
     @Test func `a queue of bytes has room below its limit, and always for one byte when it is empty`() {
-        var bytes = Conveyor<ByteQueue, Errno>(limit: 2)
+        var bytes = BoundedQueue<ByteQueue, Errno>(limit: 2)
         _ = [1, 2, 3].withBytes { bytes.contents.append($0, limit: bytes.limit) }
         #expect(bytes.contents.count == 2 && !bytes.hasRoom)
         bytes.limit = 0
@@ -37,7 +37,7 @@ import Testing
 
     /// A queue of two elements, and what it should be.
     private struct Scene {
-        private var queue = Conveyor<[Int], Errno>(limit: 2)
+        private var queue = BoundedQueue<[Int], Errno>(limit: 2)
         private var waiting: [Int] = []
         private var count = 0
         private var firstEnd: Input?
