@@ -10,8 +10,12 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-// Swift cannot call variadic functions: one function for each type of argument.
+// Swift cannot call variadic functions: one function for each type of argument. They are safe to call with the handles that
+// Swift's own keep alive; libcurl copies strings.
+#pragma clang attribute push(__attribute__((swift_attr("@safe"))), apply_to = function)
 
+CURLcode curl_easy_pause(CURL *, int);
+CURLMcode curl_multi_socket_action(CURLM *, curl_socket_t, int, int *), curl_multi_remove_handle(CURLM *, CURL *);
 #define REACTOR_CURL_SETTER(name, type) \
     static inline CURLcode reactor_curl_set_##name(CURL *easy, CURLoption option, type value) { \
         return curl_easy_setopt(easy, option, value); \
@@ -19,8 +23,6 @@
 REACTOR_CURL_SETTER(long, long)
 REACTOR_CURL_SETTER(offset, curl_off_t)
 REACTOR_CURL_SETTER(string, const char *)
-REACTOR_CURL_SETTER(buffer, char *)
-REACTOR_CURL_SETTER(list, struct curl_slist *)
 
 static inline CURLcode reactor_curl_get_long(CURL *easy, CURLINFO information, long *value) {
     return curl_easy_getinfo(easy, information, value);
@@ -29,8 +31,6 @@ static inline CURLcode reactor_curl_get_long(CURL *easy, CURLINFO information, l
 static inline CURLcode reactor_curl_get_string(CURL *easy, CURLINFO information, const char **value) {
     return curl_easy_getinfo(easy, information, value);
 }
-
-static inline const curl_version_info_data *reactor_curl_version(void) { return curl_version_info(CURLVERSION_NOW); }
 
 /// Limits a transfer and its redirects to HTTP and HTTPS.
 static inline CURLcode reactor_curl_set_protocols(CURL *easy) {
@@ -73,6 +73,32 @@ static inline uint64_t reactor_curl_get_number(CURL *easy) {
     return (uintptr_t)number;
 }
 
+static inline CURLMcode reactor_curl_multi_set_long(CURLM *multi, CURLMoption option, long value) {
+    return curl_multi_setopt(multi, option, value);
+}
+
+/// Takes the next transfer that has ended, and sets its number; false if there is none.
+static inline bool reactor_curl_multi_next_ended(CURLM *multi, uint64_t *number, CURLcode *result) {
+    CURLMsg *message;
+    int left;
+    while ((message = curl_multi_info_read(multi, &left))) {
+        if (message->msg != CURLMSG_DONE) continue;
+        *number = reactor_curl_get_number(message->easy_handle);
+        *result = message->data.result;
+        return true;
+    }
+    return false;
+}
+
+#pragma clang attribute pop
+
+// Functions with pointers that libcurl keeps.
+
+REACTOR_CURL_SETTER(buffer, char *)
+REACTOR_CURL_SETTER(list, struct curl_slist *)
+
+static inline const curl_version_info_data *reactor_curl_version(void) { return curl_version_info(CURLVERSION_NOW); }
+
 /// What libcurl calls for one transfer.
 struct reactor_curl_callbacks {
     curl_write_callback header;
@@ -114,10 +140,6 @@ static inline curl_socket_t reactor_curl_open(const struct curl_sockaddr *addres
     return socket(address->family, address->socktype | SOCK_CLOEXEC, address->protocol);
 }
 
-static inline CURLMcode reactor_curl_multi_set_long(CURLM *multi, CURLMoption option, long value) {
-    return curl_multi_setopt(multi, option, value);
-}
-
 /// Sets what a multi handle calls. `context` must stay valid until it is cleaned up.
 static inline void reactor_curl_multi_set_callbacks(CURLM *multi, curl_socket_callback socket,
                                                     curl_multi_timer_callback timer, void *context) {
@@ -125,17 +147,4 @@ static inline void reactor_curl_multi_set_callbacks(CURLM *multi, curl_socket_ca
     curl_multi_setopt(multi, CURLMOPT_SOCKETDATA, context);
     curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, timer);
     curl_multi_setopt(multi, CURLMOPT_TIMERDATA, context);
-}
-
-/// Takes the next transfer that has ended, and sets its number; false if there is none.
-static inline bool reactor_curl_multi_next_ended(CURLM *multi, uint64_t *number, CURLcode *result) {
-    CURLMsg *message;
-    int left;
-    while ((message = curl_multi_info_read(multi, &left))) {
-        if (message->msg != CURLMSG_DONE) continue;
-        *number = reactor_curl_get_number(message->easy_handle);
-        *result = message->data.result;
-        return true;
-    }
-    return false;
 }

@@ -31,7 +31,7 @@ extension RunLoop {
         requireCurrent("RunLoop.addGLibContext(_:inModes:) must be called")
         precondition(
             !modes.isEmpty, "RunLoop.addGLibContext(_:inModes:) needs a mode: in none, nothing is served.")
-        let context = unsafe try GuestContext(context ?? g_main_context_default(), in: self, modes)
+        let context = try GuestContext(unsafe MainContext(context), in: self, modes)
         return GLibGuest(try context.begin())
     }
 }
@@ -60,9 +60,8 @@ public final class GLibGuest {
 /// Drives the context by GLib's protocol: prepare, query, check, dispatch.
 ///
 /// The observer of the waits retains this; so does a round. It owns the context, and releases it at the end.
-@safe
 private final class GuestContext {
-    private let context: OpaquePointer
+    private let context: MainContext
     private let loop: RunLoop
     private let modes: [RunLoop.Mode]
     private var descriptors: PolledDescriptors
@@ -83,18 +82,17 @@ private final class GuestContext {
     /// Whether this pass, or the last one, has come to its wait. One that only polls does not.
     private var hasReachedWait = false
 
-    init(_ context: OpaquePointer, in loop: RunLoop, _ modes: [RunLoop.Mode]) throws(Errno) {
+    init(_ context: MainContext, in loop: RunLoop, _ modes: [RunLoop.Mode]) throws(Errno) {
         descriptors = try PolledDescriptors()
-        guard unsafe g_main_context_acquire(context) != 0 else { throw .resourceBusy }
-        unsafe self.context = g_main_context_ref(context)
+        guard context.acquire() else { throw .resourceBusy }
+        self.context = context
         self.loop = loop
         self.modes = modes
     }
 
     deinit {
         end()
-        unsafe g_main_context_release(context)
-        unsafe g_main_context_unref(context)
+        context.release()
     }
 
     private var isValid: Bool { observer.isValid }
@@ -148,8 +146,8 @@ private final class GuestContext {
     private func prepare() {
         guard !isInGLib else { return }
         isInGLib = true
-        let isReady = unsafe g_main_context_prepare(context, &priority) != 0
-        let timeout = unsafe descriptors.query(context, priority)
+        let isReady = context.prepare(&priority)
+        let timeout = descriptors.query(context, priority)
         isInGLib = false
         isPrepared = true
         guard isValid else { return }
@@ -198,9 +196,9 @@ private final class GuestContext {
         if isReported, !isAnyReady { replaceDescriptors() }
         isReported = false
         isInGLib = true
-        let hasReady = unsafe descriptors.check(context, priority)
+        let hasReady = descriptors.check(context, priority)
         isInGLib = false
-        if hasReady { unsafe g_main_context_dispatch(context) }
+        if hasReady { context.dispatch() }
     }
 
     /// Forgets a descriptor that GLib no longer watches, and that was closed before ``PolledDescriptors`` was told: while

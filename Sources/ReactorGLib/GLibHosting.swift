@@ -47,9 +47,8 @@ extension RunLoop {
         toGLibContext context: OpaquePointer?, mode: Mode = .default, priority: Int32 = 0,
         stopHandler: @escaping () -> Void
     ) throws(Errno) -> GLibHosting {
-        let context = unsafe context ?? g_main_context_default()!
-        let hosting = unsafe GLibHosting(
-            try Hosting(self, mode: mode), in: context, stopHandler: stopHandler)
+        let hosting = GLibHosting(
+            try Hosting(self, mode: mode), in: unsafe MainContext(context), stopHandler: stopHandler)
         hosting.attach(LoopOwned(hosting, on: self), priority: priority)
         return hosting
     }
@@ -67,14 +66,14 @@ public final class GLibHosting {
     /// The context's, and this object's until it is deallocated.
     private var source: UnsafeMutablePointer<GSource>?
     /// Retained until this object is deallocated: GLib locks a source's context when it destroys or releases the source.
-    private let context: OpaquePointer
+    private let context: MainContext
 
     fileprivate init(
-        _ hosting: RunLoop.Hosting, in context: OpaquePointer, stopHandler: @escaping () -> Void
+        _ hosting: RunLoop.Hosting, in context: MainContext, stopHandler: @escaping () -> Void
     ) {
         self.hosting = hosting
         self.stopHandler = stopHandler
-        unsafe self.context = g_main_context_ref(context)
+        self.context = context
     }
 
     /// The source has been destroyed: it retained this object.
@@ -82,7 +81,6 @@ public final class GLibHosting {
         hosting.endHandler = nil
         hosting.endAfterNestedRun()
         unsafe g_source_unref(source)
-        unsafe g_main_context_unref(context)
     }
 
     /// Whether the context runs the loop.
@@ -104,19 +102,17 @@ public final class GLibHosting {
     /// - Parameter owner: Owns this, and is released when the source is destroyed.
     fileprivate func attach(_ owner: LoopOwned<GLibHosting>, priority: Int32) {
         let functions = unsafe reactor_glib_functions(
-            needs_dispatch: { unsafe hosted($0).hosting.needsDispatch },
-            dispatch: { unsafe hosted($0).dispatch() },
+            needs_dispatch: { hosted($0).hosting.needsDispatch },
+            dispatch: { hosted($0).dispatch() },
             destroyed: { unsafe sourceDestroyed($0) })
         let source = unsafe reactor_glib_attach(
-            context, hosting.descriptor.rawValue, priority, Unmanaged.passUnretained(self).toOpaque(),
-            Unmanaged.passRetained(owner).toOpaque(), functions)
+            context.pointer, hosting.descriptor.rawValue, priority, CallbackContext.address(of: self),
+            CallbackContext.retain(owner), functions)
         unsafe self.source = source
-        hosting.endHandler = { [context = unsafe context] in
-            // The source's end may release this object, and with it the last reference to the context, which GLib goes on to
-            // use.
-            unsafe g_main_context_ref(context)
-            unsafe g_source_destroy(source)
-            unsafe g_main_context_unref(context)
+        hosting.endHandler = { [context] in
+            // The source's end may release this object, and with it this closure and the last reference to the context, which
+            // GLib continues to use.
+            withExtendedLifetime(context) { unsafe g_source_destroy(source) }
         }
     }
 
@@ -130,12 +126,15 @@ public final class GLibHosting {
 }
 
 /// The hosting of a source that has not been destroyed, and whose owner retains it.
+///
+/// `@safe`: only a source's functions call it.
+@safe
 private func hosted(_ hosting: UnsafeMutableRawPointer?) -> GLibHosting {
-    unsafe Unmanaged.fromOpaque(hosting!).takeUnretainedValue()
+    unsafe CallbackContext.object(hosting)
 }
 
 private func sourceDestroyed(_ owner: UnsafeMutableRawPointer?) {
-    let owner = unsafe Unmanaged<LoopOwned<GLibHosting>>.fromOpaque(owner!).takeRetainedValue()
+    let owner = unsafe CallbackContext.take(owner, as: LoopOwned<GLibHosting>.self)
     if owner.isOnLoopThread { owner.value.endWithSource() }
 }
 

@@ -28,12 +28,11 @@ struct PolledDescriptors: ~Copyable {
     /// Gets the descriptors of sources of `priority` or a higher one.
     ///
     /// - Returns: For how many milliseconds to wait; -1 for no limit.
-    mutating func query(_ context: OpaquePointer, _ priority: gint) -> gint {
+    mutating func query(_ context: MainContext, _ priority: gint) -> gint {
         var timeout: gint = 0
         while true {
             let capacity = records.count
-            let count = unsafe Int(
-                g_main_context_query(context, priority, &timeout, &records, gint(capacity)))
+            let count = context.query(priority, &timeout, &records)
             if count <= capacity {
                 records.removeLast(capacity - count)
                 return timeout
@@ -62,11 +61,15 @@ struct PolledDescriptors: ~Copyable {
 
     /// Watches what is open as the descriptor now, which may not be what was watched; returns 0 or the value of errno.
     private func register(_ record: GPollFD) -> CInt {
-        var event = unsafe epoll_event()
-        unsafe event.events = UInt32(record.events)
-        if unsafe epoll_ctl(epoll.number, EPOLL_CTL_MOD, record.fd, &event) == 0 { return 0 }
-        guard errno == ENOENT else { return errno }
-        return unsafe epoll_ctl(epoll.number, EPOLL_CTL_ADD, record.fd, &event) == 0 ? 0 : errno
+        let events = UInt32(record.events)
+        do throws(Errno) {
+            do throws(Errno) {
+                try SystemCall.control(epoll.number, EPOLL_CTL_MOD, record.fd, for: events)
+            } catch .noSuchFileOrDirectory {
+                try SystemCall.control(epoll.number, EPOLL_CTL_ADD, record.fd, for: events)
+            }
+            return 0
+        } catch { return error.rawValue }
     }
 
     /// Nothing wakes the loop when the kernel has memory for a registration again.
@@ -87,7 +90,7 @@ struct PolledDescriptors: ~Copyable {
     }
 
     /// Tells GLib what is ready; true if there is something to dispatch.
-    mutating func check(_ context: OpaquePointer, _ priority: gint) -> Bool {
-        unsafe g_main_context_check(context, priority, &records, gint(records.count)) != 0
+    mutating func check(_ context: MainContext, _ priority: gint) -> Bool {
+        context.check(priority, &records)
     }
 }

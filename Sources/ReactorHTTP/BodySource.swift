@@ -75,11 +75,14 @@ private enum FileKind {
 
     /// Whether the last of `size` bytes is in a file; or none, if the size is 0.
     private static func has(_ size: Int, _ path: FilePath) -> Bool {
-        let flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY
-        guard let file = try? SystemCall.make(path, { unsafe Glibc.open($0, flags) }) else { return true }
+        let flags = O_RDONLY | O_NONBLOCK | O_NOCTTY
+        guard let file = try? SystemCall.open(path, flags) else { return true }
         defer { _ = Glibc.close(file) }
-        var byte: UInt8 = 0
-        return unsafe pread(file, &byte, 1, max(size - 1, 0)) == min(size, 1)
+        var byte: [UInt8] = [0]
+        let count = try? byte.withMutableBytes { (bytes) throws(Errno) in
+            try SystemCall.read(file, at: max(size - 1, 0), into: &bytes)
+        }
+        return count == min(size, 1)
     }
 }
 

@@ -39,26 +39,6 @@ struct DownloadTarget {
     }
 }
 
-/// stat(2) of paths, whose bytes need not be UTF-8.
-enum FileStatus {
-    static func of(_ path: FilePath) throws(Errno) -> stat {
-        var status = stat()
-        try SystemCall.make(path) { unsafe stat($0, &status) }
-        return status
-    }
-
-    /// Of what the path names, also if that is a symbolic link; nil if there is none.
-    static func ofLink(_ path: FilePath) -> stat? {
-        var status = stat()
-        return (try? SystemCall.make(path) { unsafe lstat($0, &status) }) == nil ? nil : status
-    }
-
-    static func of(_ number: CInt) -> stat? {
-        var status = stat()
-        return unsafe fstat(number, &status) == 0 ? status : nil
-    }
-}
-
 extension FilePath {
     /// The same path from the root; the path itself if the current directory was removed.
     var resolved: FilePath { (try? absolute()) ?? self }

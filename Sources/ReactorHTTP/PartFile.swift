@@ -48,15 +48,15 @@ final class PartFile {
 
     /// Nil if there is no file.
     private static func openAndLock(_ path: FilePath, _ flags: CInt = 0) throws(Errno) -> PartFile? {
-        let flags = flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
+        let flags = flags | O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
         let number: CInt
         do throws(Errno) {
-            number = try SystemCall.make(path) { unsafe Glibc.open($0, flags, 0o666) }
+            number = try SystemCall.open(path, flags, mode: 0o666)
         } catch .noSuchFileOrDirectory where flags & O_CREAT == 0 {
             return nil
         }
         let part = PartFile(path, number)
-        guard let status = FileStatus.of(number), status.fileType == S_IFREG else { throw .fileExists }
+        guard let status = try? FileStatus.of(number), status.fileType == S_IFREG else { throw .fileExists }
         // A file system without locks has other errors.
         if flock(number, LOCK_EX | LOCK_NB) != 0, errno == EWOULDBLOCK { throw .resourceBusy }
         return part
@@ -64,18 +64,18 @@ final class PartFile {
 
     /// Whether the path still leads to this file.
     private var hasName: Bool {
-        guard let own = FileStatus.of(number), let named = FileStatus.ofLink(path) else { return false }
+        guard let own = try? FileStatus.of(number), let named = FileStatus.ofLink(path) else { return false }
         return own.st_dev == named.st_dev && own.st_ino == named.st_ino
     }
 
     private var isTrusted: Bool {
-        guard let status = FileStatus.of(number) else { return false }
+        guard let status = try? FileStatus.of(number) else { return false }
         return status.st_uid == geteuid() && status.st_nlink == 1
     }
 
     // MARK: Content
 
-    var size: Int { FileStatus.of(number).map { Int($0.st_size) } ?? 0 }
+    var size: Int { (try? FileStatus.of(number)).map { Int($0.st_size) } ?? 0 }
 
     /// A stream that writes behind the first `offset` bytes, and cuts what follows them.
     func output(from offset: Int, writeBehindLimit: Int) throws(Errno) -> OutputStream {
@@ -88,17 +88,14 @@ final class PartFile {
 
     /// What the server calls the version that the file belongs to; nil if that is not known.
     var validator: String? {
-        let flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
-        guard let file = try? SystemCall.make(validatorPath, { unsafe Glibc.open($0, flags) }) else {
-            return nil
-        }
+        let flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
+        guard let file = try? SystemCall.open(validatorPath, flags) else { return nil }
         defer { _ = Glibc.close(file) }
-        guard let status = FileStatus.of(file), status.fileType == S_IFREG,
+        guard let status = try? FileStatus.of(file), status.fileType == S_IFREG,
             status.st_uid == geteuid()
         else { return nil }
-        let bytes = unsafe [UInt8](unsafeUninitializedCapacity: 1024) { buffer, count in
-            count = unsafe max(read(file, buffer.baseAddress, buffer.count), 0)
-        }
+        var bytes: [UInt8] = []
+        _ = bytes.append(upTo: 1024) { room in (try? SystemCall.read(file, into: &room)) ?? 0 }
         return bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self)
     }
 
@@ -107,9 +104,7 @@ final class PartFile {
         removeValidator()
         do {
             let file = FileDescriptor(
-                rawValue: try SystemCall.make(validatorPath) {
-                    unsafe Glibc.open($0, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0o644)
-                })
+                rawValue: try SystemCall.open(validatorPath, O_WRONLY | O_CREAT | O_EXCL, mode: 0o644))
             try file.closeAfter { _ = try file.writeAll(validator.utf8) }
         } catch { throw error as? Errno ?? .ioError }
     }
@@ -117,7 +112,7 @@ final class PartFile {
     /// Removes what is kept of the validator, if that is a regular file.
     func removeValidator() {
         guard FileStatus.ofLink(validatorPath)?.fileType == S_IFREG else { return }
-        _ = try? SystemCall.make(validatorPath) { unsafe unlink($0) }
+        try? SystemCall.unlink(validatorPath)
     }
 
     // MARK: The end
@@ -135,7 +130,7 @@ final class PartFile {
 
     func remove() throws(Errno) {
         guard hasName else { return }
-        try SystemCall.make(path) { unsafe unlink($0) }
+        try SystemCall.unlink(path)
         isRemoved = true
     }
 }
@@ -154,9 +149,7 @@ private func freeingOffLoop<Failure: Error>(
     _ path: FilePath, _ body: () throws(Failure) -> Void
 ) throws(Failure) {
     let isLarge = FileStatus.ofLink(path).map { $0.st_size >= slowToFree } ?? false
-    let file =
-        isLarge
-        ? try? SystemCall.make(path, { unsafe Glibc.open($0, pathOnly | O_CLOEXEC | O_NOFOLLOW) }) : nil
+    let file = isLarge ? try? SystemCall.open(path, pathOnly | O_NOFOLLOW) : nil
     defer { if let file { DispatchWorkers.run { _ = Glibc.close(file) } } }
     try body()
 }

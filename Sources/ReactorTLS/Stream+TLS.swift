@@ -103,24 +103,6 @@ public struct TLSSession: Hashable, Sendable, CustomStringConvertible {
         let parts = [version, cipher, applicationProtocol, serverName, isResumed ? "resumed" : nil]
         return parts.compactMap { $0 }.joined(separator: ", ")
     }
-
-    init(of ssl: OpaquePointer) {
-        version = unsafe String(cString: SSL_get_version(ssl))
-        let cipher = unsafe SSL_get_current_cipher(ssl)
-        self.cipher = unsafe cipher.map { unsafe String(cString: SSL_CIPHER_get_name($0)) } ?? ""
-        var (name, count): (UnsafePointer<UInt8>?, CUnsignedInt) = (nil, 0)
-        unsafe SSL_get0_alpn_selected(ssl, &name, &count)
-        let bytes = unsafe UnsafeBufferPointer(start: name, count: Int(count))
-        applicationProtocol = unsafe bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self)
-        serverName = unsafe SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name).map {
-            unsafe String(cString: $0)
-        }
-        // A server's chain lacks the client's own certificate.
-        let own = unsafe SSL_get0_peer_certificate(ssl).map { unsafe [certificate($0)] } ?? []
-        let chain = unsafe certificates(of: SSL_get_peer_cert_chain(ssl))
-        peerCertificates = chain.first == own.first ? chain : own + chain
-        isResumed = unsafe SSL_session_reused(ssl) == 1
-    }
 }
 
 // MARK: - Listeners

@@ -1,4 +1,5 @@
 import CReactorOpenSSL
+import Reactor
 
 /// Why a TLS handshake or connection has failed: the reason and the peer.
 ///
@@ -121,7 +122,7 @@ extension TLSError.Reason {
     /// - Parameter isHandshake: Whether the handshake is not complete.
     init(queuedError error: UInt, isHandshake: Bool) {
         let reason = reactor_error_reason(error)
-        if reactor_ssl_library(error) == 0 {
+        if !reactor_ssl_library(error) {
             self = .protocolViolation(TLSError.words(for: error))
         } else if reason >= SSL_AD_REASON_OFFSET {
             let alert = reason - CInt(SSL_AD_REASON_OFFSET)
@@ -145,8 +146,7 @@ extension TLSError.Reason {
 
 extension TLSError {
     static func words(for error: UInt) -> String {
-        guard error != 0, let words = unsafe ERR_reason_error_string(error) else { return "unknown error" }
-        return unsafe String(cString: words)
+        unsafe String(copying: error == 0 ? nil : ERR_reason_error_string(error)) ?? "unknown error"
     }
 
     /// An error about settings, with OpenSSL's words for the reason if it has failed since

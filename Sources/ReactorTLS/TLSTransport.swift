@@ -12,7 +12,6 @@ import SystemPackage
 /// `@unchecked Sendable` is right: its channel holds the lock of its state during every call, and what a
 /// program's verifier is called with in such a call holds no reference to this. `deinit` runs when nothing
 /// else has one.
-@safe
 final class TLSTransport: SecureSession, @unchecked Sendable {
     let context: TLSContext
     let verifier: TLSPeerVerifier?
@@ -23,7 +22,7 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
     /// The session that the handshake may resume.
     private(set) var offeredSession: TLSContext.Session?
     private let peer: String
-    private let ssl: OpaquePointer
+    private let connection: OpenSSLConnection
     /// Bytes of the socket that OpenSSL has not read.
     private var received: ArraySlice<UInt8> = []
     private var isEstablished = false
@@ -58,42 +57,31 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
     /// - Parameter resumes: Whether `peer` names the peer. A descriptor's number does not.
     init(_ security: TLSSecurity, name: String?, peer: String, resumes: Bool) throws(TLSError) {
         let context = security.context
-        let ssl = unsafe SSL_new(context.object.pointer)
-        guard let ssl = unsafe ssl else { throw .settings("OpenSSL has no memory") }
-        (self.context, verifier, self.peer) = (context, security.verifier, peer)
-        (unsafe self.ssl, peerName) = unsafe (ssl, name)
+        (self.context, verifier, peerName) = (context, security.verifier, name)
+        self.peer = peer
         let isClient = context.settings.role == .client
         let isKept = isClient && resumes && context.settings.resumesSessions
         sessionKey = isKept ? Array("\(peer) \(name ?? "")".utf8) : nil
-        // The SSL and its BIO are freed in `deinit`, and call nothing after a call of theirs has returned.
-        let pointer = unsafe Unmanaged.passUnretained(self).toOpaque()
-        unsafe reactor_tls_set_data(ssl, pointer)
-        let bio = unsafe BIO_new(TransportBIO.method)
-        unsafe BIO_set_data(bio, pointer)
-        unsafe BIO_set_init(bio, 1)
-        unsafe SSL_set_bio(ssl, bio, bio)
-        guard isClient else {
-            unsafe SSL_set_accept_state(ssl)
-            return
-        }
-        unsafe SSL_set_connect_state(ssl)
-        unsafe try context.setName(name, of: ssl, peer)
+        connection = try OpenSSLConnection(context.object)
+        // It calls nothing after a call of it has returned.
+        connection.setTransport(self)
+        connection.begin(as: context.settings.role)
+        guard isClient else { return }
+        try context.setName(name, of: connection, peer)
         if let sessionKey, let session = context.session(with: sessionKey) {
             offeredSession = session
-            unsafe SSL_set_session(ssl, session.object.pointer)
+            connection.resume(session.object)
         }
     }
 
-    deinit {
-        // Without the marks OpenSSL considers the session broken, and does not resume it.
-        if isEstablished, failure == nil {
-            unsafe SSL_set_shutdown(ssl, SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN)
-        }
-        unsafe SSL_free(ssl)
-    }
+    deinit { if isEstablished, failure == nil { connection.markShutDown() } }
 
+    /// The transport of a connection that calls back.
+    ///
+    /// `@safe`: every connection is one's, which outlives it.
+    @safe
     static func of(_ ssl: OpaquePointer?) -> TLSTransport {
-        unsafe Unmanaged<TLSTransport>.fromOpaque(reactor_tls_data(ssl)).takeUnretainedValue()
+        unsafe CallbackContext.object(reactor_tls_data(ssl))
     }
 
     // MARK: The handshake
@@ -114,7 +102,7 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
 
     /// Returns whether the handshake is complete.
     private func makeHandshakeStep(over wire: SocketWire) -> Bool {
-        let outcome = perform(over: wire) { unsafe SSL_do_handshake(ssl) }
+        let outcome = perform(over: wire) { connection.shakeHands() }
         if outcome.error == SSL_ERROR_ZERO_RETURN { failure = TLSError(.closedInHandshake, peer: peer) }
         return outcome.code == 1
     }
@@ -122,16 +110,16 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
     /// Whether the peer has completed the handshake before this: a server of TLS 1.3 sends nothing but tickets
     /// last. A client that has gone without them may have sent bytes.
     private var isPeerDone: Bool {
-        unsafe isEstablished && context.settings.role == .server && SSL_version(ssl) == TLS1_3_VERSION
+        isEstablished && context.settings.role == .server && connection.version == TLS1_3_VERSION
     }
 
     /// Has the program decide on the peer of a resumed session, which OpenSSL does not verify again.
     private func verifyResumption() {
-        guard let verifier, unsafe SSL_session_reused(ssl) == 1 else { return }
-        let (chain, code) = unsafe (TLSSession(of: ssl).peerCertificates, SSL_get_verify_result(ssl))
+        guard let verifier, connection.isResumed else { return }
+        let chain = connection.peerCertificates
         // A server may have accepted a client without.
         guard !chain.isEmpty else { return }
-        let evidence = TLSPeerVerifier.Evidence(chain, name: peerName, verification: CInt(code))
+        let evidence = TLSPeerVerifier.Evidence(chain, name: peerName, verification: connection.verification)
         let isAccepted = verifier.accepts(evidence)
         // The program may have left an error, as in the verification.
         ERR_clear_error()
@@ -149,7 +137,7 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
             let (_, error) = perform(over: wire, receiving: .clearBytes(size)) {
                 while count < size {
                     let room = CInt(clamping: size - count)
-                    let code = unsafe SSL_read(ssl, start! + count, room)
+                    let code = unsafe connection.read(into: start! + count, room)
                     guard code > 0 else { return code }
                     count += Int(code)
                 }
@@ -164,12 +152,10 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
 
     func canReceive(over wire: SocketWire, receives: Bool) -> Bool {
         // The peer's end may have come with bytes that were read.
-        let hasPeerEnded = unsafe SSL_get_shutdown(ssl) & SSL_RECEIVED_SHUTDOWN != 0
-        if unsafe failure != nil || hasPeerEnded || SSL_pending(ssl) > 0 { return true }
+        if failure != nil || connection.hasPeerEnded || connection.hasPending { return true }
         if !receives, received.isEmpty { return false }
-        var byte: UInt8 = 0
         let outcome = perform(over: wire, receiving: receives ? .clearBytes(0) : .nothing) {
-            unsafe SSL_peek(ssl, &byte, 1)
+            connection.peek()
         }
         sendHeld(over: wire)
         return outcome.error != SSL_ERROR_WANT_READ
@@ -190,13 +176,11 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
             failure = error
             throw error
         }
-        bytes.withAddress { unsafe held += UnsafeRawBufferPointer(start: $0, count: $1) }
+        held.append(bytes)
     }
 
     private func write(_ bytes: RawSpan, over wire: SocketWire) throws {
-        let code = perform(over: wire, receiving: .nothing) {
-            bytes.withAddress { start, count in unsafe SSL_write(ssl, start, CInt(count)) }
-        }.code
+        let code = perform(over: wire, receiving: .nothing) { connection.write(bytes) }.code
         if code <= 0, failure == nil { recordFailure() }
         if let error = sendError ?? failure { throw error }
     }
@@ -206,8 +190,8 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
     ///
     /// Receives the rest, and leaves what follows in the socket, where a thread may wait for it.
     private func canWrite(over wire: SocketWire) -> Bool {
-        guard unsafe SSL_in_init(ssl) == 1 else { return true }
-        return perform(over: wire, receiving: .whatIsAsked) { unsafe SSL_do_handshake(ssl) }.code == 1
+        guard connection.isInHandshake else { return true }
+        return perform(over: wire, receiving: .whatIsAsked) { connection.shakeHands() }.code == 1
     }
 
     /// Sends the held bytes. The next call throws an error of that.
@@ -225,7 +209,7 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
         guard failure == nil, sendError == nil else { return }
         hasEnded = true
         // SSL_shutdown(3) returns 0, which counts as an error, while the peer has not ended its own output.
-        _ = perform(over: wire, receiving: .nothing) { unsafe max(SSL_shutdown(ssl), 1) }
+        _ = perform(over: wire, receiving: .nothing) { max(connection.shutDown(), 1) }
     }
 
     // MARK: Calls of OpenSSL
@@ -260,7 +244,7 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
         call = Call(
             memory: .current, wire: wire, receiveSize: receiving.size, isDrained: receiving.isNothing)
         let code = body()
-        let error = unsafe code > 0 ? SSL_ERROR_NONE : SSL_get_error(ssl, code)
+        let error = code > 0 ? SSL_ERROR_NONE : connection.error(code)
         switch error {
         case SSL_ERROR_NONE, SSL_ERROR_WANT_READ, SSL_ERROR_ZERO_RETURN: break
         default: recordFailure()
@@ -274,38 +258,36 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
     func leaveThreadMemory() {
         flush()
         if call!.input.isEmpty { return }
-        received = call!.memory.input(call!.input)[...]
+        var rest: [UInt8] = []
+        call!.memory.withInput(call!.input) { rest.append($0) }
+        received = rest[...]
         call!.input = 0..<0
     }
 
-    /// OpenSSL wants up to `count` bytes of the socket. Returns 0 if there are none.
-    func read(into target: UnsafeMutableRawPointer, _ count: Int) -> Int {
+    /// OpenSSL wants bytes of the socket: as many as `target` has room for. Returns 0 if there are none.
+    func read(into target: inout MutableRawSpan) -> Int {
         if !received.isEmpty {
-            let taken = min(count, received.count)
-            unsafe received.withUnsafeBytes {
-                unsafe target.copyMemory(from: $0.baseAddress!, byteCount: taken)
-            }
+            let taken = target.copy(unsafe received.span.bytes)
             received = taken == received.count ? [] : received.dropFirst(taken)
             return taken
         }
-        if call!.input.isEmpty { fill(asked: count) }
-        let taken = min(count, call!.input.count)
-        guard taken > 0 else { return 0 }
-        unsafe target.copyMemory(from: call!.memory.start + call!.input.lowerBound, byteCount: taken)
+        if call!.input.isEmpty { fill(asked: target.byteCount) }
+        let taken = call!.memory.withInput(call!.input) { target.copy($0) }
         call!.input = call!.input.dropFirst(taken)
         return taken
     }
 
-    /// Whether ``read(into:_:)`` may have bytes later.
+    /// Whether ``read(into:)`` may have bytes later.
     var mayReadLater: Bool { !isSocketAtEnd && receiveError == nil }
 
     /// Receives bytes from the socket.
     private func fill(asked count: Int) {
         guard !call!.isDrained, !isSocketAtEnd, receiveError == nil else { return }
         let size = call!.receiveSize ?? min(count, ThreadMemory.inputSize)
-        var memory = unsafe UnsafeMutableRawBufferPointer(start: call!.memory.start, count: size).mutableBytes
         do throws(Errno) {
-            let count = try call!.wire.receive(into: &memory)
+            let count = try call!.memory.withInputRoom(size) { (room) throws(Errno) in
+                try call!.wire.receive(into: &room)
+            }
             isSocketAtEnd = count == 0
             call!.input = 0..<(count ?? 0)
             // With less than asked for the socket is empty; the kernel reports what comes later.
@@ -316,11 +298,11 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
     }
 
     /// OpenSSL has written bytes for the socket: up to four records at once, which the memory has room for.
-    func write(_ source: UnsafeRawPointer, _ count: Int) {
+    func write(_ bytes: RawSpan) {
+        let count = bytes.byteCount
         precondition(count <= ThreadMemory.outputSize, "OpenSSL has written \(count) bytes at once")
         if call!.outputCount + count > ThreadMemory.outputSize { flush() }
-        let target = unsafe call!.memory.start + ThreadMemory.inputSize
-        unsafe (target + call!.outputCount).copyMemory(from: source, byteCount: count)
+        call!.memory.copyOutput(bytes, to: call!.outputCount)
         call!.outputCount += count
     }
 
@@ -328,9 +310,11 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
         guard call!.outputCount > 0 else { return }
         defer { call!.outputCount = 0 }
         if sendError != nil { return }
-        let start = unsafe call!.memory.start + ThreadMemory.inputSize
-        let bytes = unsafe UnsafeRawBufferPointer(start: start, count: call!.outputCount)
-        do throws(Errno) { unsafe try call!.wire.send(bytes.bytes) } catch { sendError = error }
+        do throws(Errno) {
+            try call!.memory.withOutput(call!.outputCount) { (bytes) throws(Errno) in
+                try call!.wire.send(bytes)
+            }
+        } catch { sendError = error }
     }
 
     /// Records why OpenSSL has failed, and empties its queue of errors, which it would take for another
@@ -343,9 +327,8 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
     private func reason(for queued: UInt) -> any Error {
         if let receiveError { return receiveError }
         if isSocketAtEnd { return TLSError(isEstablished ? .truncated : .closedInHandshake, peer: peer) }
-        if reactor_ssl_library(queued) != 0, reactor_error_reason(queued) == SSL_R_CERTIFICATE_VERIFY_FAILED {
-            let code = unsafe CInt(SSL_get_verify_result(ssl))
-            return TLSError(.init(verification: code, name: peerName ?? ""), peer: peer)
+        if reactor_ssl_library(queued), reactor_error_reason(queued) == SSL_R_CERTIFICATE_VERIFY_FAILED {
+            return TLSError(.init(verification: connection.verification, name: peerName ?? ""), peer: peer)
         }
         return TLSError(.init(queuedError: queued, isHandshake: !isEstablished), peer: peer)
     }
@@ -354,8 +337,8 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
 
     func property(_ key: Stream.PropertyKey) -> (any Sendable)? {
         switch key {
-        case .tlsSession, .sslPeerTrustKey: unsafe TLSSession(of: ssl)
-        case .sslPeerCertificatesKey: unsafe TLSSession(of: ssl).peerCertificates
+        case .tlsSession, .sslPeerTrustKey: connection.session
+        case .sslPeerCertificatesKey: connection.peerCertificates
         default: nil
         }
     }

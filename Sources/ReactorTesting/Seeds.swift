@@ -1,4 +1,4 @@
-import Glibc
+import Reactor
 
 /// The seeds 0 to `count` - 1, for the argument of a test; the one in the environment's REACTOR_SEED, if it is set.
 ///
@@ -15,7 +15,7 @@ import Glibc
 /// on the random sizes of a ``TestConnection``'s pieces.
 public func seeds(_ count: Int) -> [UInt64] {
     precondition(count >= 0, "seeds(_:) needs a count that is not negative.")
-    if let text = unsafe getenv("REACTOR_SEED").map({ unsafe String(cString: $0) }) {
+    if let text = environmentVariable("REACTOR_SEED") {
         guard let seed = UInt64(text) else { fatalError("REACTOR_SEED is not a seed: \(text)") }
         return [seed]
     }

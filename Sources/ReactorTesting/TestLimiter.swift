@@ -43,8 +43,8 @@ final class TestLimiter: Sendable {
             fatalError("The thread that watches the limits of tests cannot be started.")
         }
         loop = thread.runLoop
-        if unsafe getenv("REACTOR_TESTING_LEAKS") != nil { LeakCheck.start() }
-        let interval = unsafe getenv("REACTOR_TESTING_PROGRESS").flatMap { unsafe Int(String(cString: $0)) }
+        if environmentVariable("REACTOR_TESTING_LEAKS") != nil { LeakCheck.start() }
+        let interval = environmentVariable("REACTOR_TESTING_PROGRESS").flatMap { Int($0) }
         if let interval, interval > 0 {
             let timer = Timer(interval: .seconds(interval), repeats: true) { [self] _ in reportProgress() }
             loop.add(timer, forMode: .common)

@@ -23,8 +23,8 @@ final class TestThread: TaskExecutor {
 
     func enqueue(_ job: consuming ExecutorJob) {
         // The runtime does not retain an executor: the job may end the test, and its thread, before this returns.
-        let retained = unsafe Unmanaged.passRetained(self)
-        defer { unsafe retained.release() }
+        let retained = CallbackContext.retain(self)
+        defer { _ = unsafe CallbackContext.take(retained, as: TestThread.self) }
         let job = UnownedJob(job)
         let (isFirst, loop) = state.withLock { state in
             state.jobs.append(job)

@@ -15,6 +15,9 @@
 #include <sys/types.h>
 #include <time.h>
 
+/// A function that is safe to call with the object that its argument names, and with a string or variables of Swift's.
+#define REACTOR_SAFE __attribute__((swift_attr("@safe")))
+
 // MARK: Diagnostics
 
 /// What loops record of their callbacks. Bit 0: times and names. Bit 1: mistakes are reported, and times and names recorded.
@@ -82,7 +85,7 @@ void _dispatch_main_queue_callback_4CF(void *message);
 /// ``reactor_forget_cancellation(_:)`` in the same task, after which the function is not being called.
 /// Registrations end in the reverse order of their beginning, before the asynchronous function returns.
 void *reactor_open_gate_on_cancellation(void *gate);
-void reactor_forget_cancellation(void *registration);
+REACTOR_SAFE void reactor_forget_cancellation(void *registration);
 /// In Swift.
 void reactor_open_gate(void *gate) __attribute__((weak));
 
@@ -134,20 +137,20 @@ struct reactor_condition;
 struct reactor_condition *reactor_condition_make(void);
 void reactor_condition_free(struct reactor_condition *condition);
 /// How many broadcasts there have been.
-uint32_t reactor_condition_generation(const struct reactor_condition *condition);
+REACTOR_SAFE uint32_t reactor_condition_generation(const struct reactor_condition *condition);
 /// Counts one more, and wakes every thread that waits.
-void reactor_condition_broadcast(struct reactor_condition *condition);
+REACTOR_SAFE void reactor_condition_broadcast(struct reactor_condition *condition);
 /// Waits until the count is not `generation`; false if it still is at `deadline`, in nanoseconds of the kernel's
 /// CLOCK_MONOTONIC (INT64_MAX: no deadline).
-bool reactor_condition_wait(struct reactor_condition *condition, uint32_t generation, int64_t deadline);
+REACTOR_SAFE bool reactor_condition_wait(struct reactor_condition *condition, uint32_t generation, int64_t deadline);
 
 // MARK: POSIX signals
 
 /// Subscribes to `signal`. Returns an eventfd that counts its deliveries, and stores in `token` what ends the
 /// subscription; or -1 with errno.
-int reactor_signal_subscribe(int signal, void **token);
+REACTOR_SAFE int reactor_signal_subscribe(int signal, void **token);
 /// Installs the handler again for a subscription, in case other code has installed another one since.
-void reactor_signal_catch(void *token);
+REACTOR_SAFE void reactor_signal_catch(void *token);
 /// Ends a subscription. The last one of a signal restores the disposition that other code had installed last.
 void reactor_signal_unsubscribe(void *token);
 
@@ -309,9 +312,9 @@ struct reactor_datagrams *reactor_datagrams_make(unsigned capacity, size_t limit
 size_t reactor_control_size(unsigned descriptors, bool credentials);
 void reactor_datagrams_free(struct reactor_datagrams *batch);
 /// Receives pending datagrams without blocking (recvmmsg(2)): how many, or -1 with errno. Replaces the previous ones.
-int reactor_datagrams_receive(struct reactor_datagrams *batch, int descriptor);
+REACTOR_SAFE int reactor_datagrams_receive(struct reactor_datagrams *batch, int descriptor);
 /// A received datagram, valid until the next call that receives.
-struct reactor_datagram reactor_datagrams_at(const struct reactor_datagrams *batch, unsigned index);
+REACTOR_SAFE struct reactor_datagram reactor_datagrams_at(const struct reactor_datagrams *batch, unsigned index);
 /// sendto(2) without blocking and without SIGPIPE; to the connected peer if the address has no length. -1 with errno.
 ssize_t reactor_send_datagram(int descriptor, const void *bytes, size_t count, struct reactor_address address);
 

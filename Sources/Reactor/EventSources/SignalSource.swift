@@ -87,15 +87,15 @@ public final class SignalSource: EventSource {
 @safe
 private struct Subscription: ~Copyable {
     let counter: CInt
-    private let token: UnsafeMutableRawPointer
+    @safe private let token: UnsafeMutableRawPointer
 
     init(to signal: CInt) throws(Errno) {
         var token: UnsafeMutableRawPointer?
-        counter = try SystemCall.make { unsafe reactor_signal_subscribe(signal, &token) }
+        counter = try SystemCall.make { reactor_signal_subscribe(signal, &token) }
         unsafe self.token = token.unsafelyUnwrapped
     }
 
     deinit { unsafe reactor_signal_unsubscribe(token) }
 
-    func catchSignal() { unsafe reactor_signal_catch(token) }
+    func catchSignal() { reactor_signal_catch(token) }
 }

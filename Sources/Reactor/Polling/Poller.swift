@@ -112,7 +112,7 @@ struct Registration: ~Copyable {
         of descriptor: CInt, _ kind: CInt, on base: EventBase, _ callback: event_callback_fn,
         context: AnyObject, shared: SharedDescriptor? = nil
     ) throws(Errno) {
-        let context = unsafe Unmanaged.passUnretained(context).toOpaque()
+        let context = CallbackContext.address(of: context)
         var event: OpaquePointer?
         let add = { () throws(Errno) in
             _ = try SystemCall.make {
@@ -152,8 +152,10 @@ final class Epoll: Sendable {
     static func supports(_ descriptor: CInt) -> Bool {
         // Without a free descriptor the loop's own epoll will tell.
         guard let probe = try? OwnedDescriptor.epoll() else { return true }
-        var event = unsafe epoll_event()
-        return unsafe epoll_ctl(probe.number, EPOLL_CTL_ADD, descriptor, &event) == 0 || errno != EPERM
+        do throws(Errno) {
+            try SystemCall.control(probe.number, EPOLL_CTL_ADD, descriptor, for: 0)
+            return true
+        } catch { return error != .notPermitted }
     }
 
     /// Deregisters a descriptor that is about to be closed. Its number has no registration afterwards.
@@ -167,10 +169,8 @@ final class Epoll: Sendable {
 
     func nest(in outer: borrowing OwnedDescriptor) throws(Errno) {
         let outer = outer.number
-        _ = try number.withLock { (number) throws(Errno) in
-            var event = unsafe epoll_event()
-            unsafe event.events = EPOLLIN.rawValue
-            return try SystemCall.make { unsafe epoll_ctl(outer, EPOLL_CTL_ADD, number, &event) }
+        try number.withLock { (number) throws(Errno) in
+            try SystemCall.control(outer, EPOLL_CTL_ADD, number, for: EPOLLIN.rawValue)
         }
     }
 
@@ -289,7 +289,7 @@ private final class EventBase {
 // MARK: - libevent's callbacks: they record, and leave the dispatch to the loop
 
 private func noteTimer(_: CInt, _: Int16, _ context: UnsafeMutableRawPointer?) {
-    unsafe Unmanaged<Waker>.fromOpaque(context.unsafelyUnwrapped).takeUnretainedValue().timerFired()
+    unsafe CallbackContext.object(context, as: Waker.self).timerFired()
 }
 
 private func ignoreReadiness(_: CInt, _: Int16, _: UnsafeMutableRawPointer?) {}

@@ -181,9 +181,7 @@ extension SharedDescriptor {
 
     /// What fstat(2) reports.
     func status() throws(Errno) -> stat {
-        var status = stat()
-        try use { (number) throws(Errno) in _ = try SystemCall.make { unsafe fstat(number, &status) } }
-        return status
+        try use { (number) throws(Errno) in try FileStatus.of(number) }
     }
 
     /// Whether this is the read end of a full pipe.
@@ -194,9 +192,7 @@ extension SharedDescriptor {
         guard isPipe, events(among: CInt(POLLIN)) == CInt(POLLIN) else { return false }
         let isFull = try? use { (number) throws(Errno) in
             let path = FilePath("/proc/self/fd/\(number)")
-            let writer = try SystemCall.make(path) {
-                unsafe Glibc.open($0, O_WRONLY | O_NONBLOCK | O_CLOEXEC)
-            }
+            let writer = try SystemCall.open(path, O_WRONLY | O_NONBLOCK)
             defer { Glibc.close(writer) }
             return try SystemCall.poll(writer, for: CInt(POLLOUT)) == 0
         }

@@ -209,26 +209,24 @@ private enum ThreadLoop {
         return key
     }()
 
-    /// The thread retains its loop.
-    private static var reference: Unmanaged<RunLoop>? {
-        @inline(__always) get { unsafe reactor_current_loop_object().map { unsafe .fromOpaque($0) } }
-    }
-
     /// The calling thread's loop; nil if it has none yet.
     @inline(__always)
-    static func get() -> RunLoop? { unsafe reference?.takeUnretainedValue() }
+    static func get() -> RunLoop? {
+        unsafe reactor_current_loop_object().map { unsafe CallbackContext.object($0) }
+    }
 
     /// Calls `body` with the thread's loop, which is made if there is none yet, and not retained.
     @inline(__always)
     static func use<Result>(_ body: (RunLoop) -> Result) -> Result {
-        unsafe (reference ?? make())._withUnsafeGuaranteedRef(body)
+        unsafe CallbackContext.borrow(reactor_current_loop_object() ?? make(), body)
     }
 
     @inline(never)
-    private static func make() -> Unmanaged<RunLoop> { unsafe .passUnretained(RunLoop.current) }
+    private static func make() -> UnsafeMutableRawPointer { CallbackContext.address(of: RunLoop.current) }
 
+    /// The thread retains its loop.
     static func set(_ loop: RunLoop) {
-        let pointer = unsafe Unmanaged.passRetained(loop).toOpaque()
+        let pointer = CallbackContext.retain(loop)
         unsafe pthread_setspecific(key, pointer)
         unsafe reactor_set_current_loop(loop.identity.number, pointer)
     }
@@ -244,10 +242,9 @@ private enum ThreadLoop {
 
     /// Ends the loop before its thread ends.
     static func endEarly(servingJobsWhile isInTime: () -> Bool) -> Bool {
-        guard let loop = unsafe reference else { return true }
+        guard let pointer = unsafe reactor_current_loop_object() else { return true }
         pthread_setspecific(key, nil)
-        defer { unsafe loop.release() }
-        return unsafe loop._withUnsafeGuaranteedRef { end($0, servingJobsWhile: isInTime) }
+        return end(unsafe CallbackContext.take(pointer), servingJobsWhile: isInTime)
     }
 }
 
@@ -266,10 +263,10 @@ extension RunLoop {
 }
 
 private func endLoop(_ pointer: UnsafeMutableRawPointer?) {
-    let loop = unsafe Unmanaged<RunLoop>.fromOpaque(pointer!).takeUnretainedValue()
+    let loop = unsafe CallbackContext.object(pointer, as: RunLoop.self)
     // In a child of fork(2) the thread that forked may end, whose loop belongs to the parent.
     if loop.inbox.belongsToParent { return }
     let deadline = Deadline.now + RunLoop.jobTimeAtEnd
     _ = ThreadLoop.end(loop) { Deadline.now < deadline }
-    unsafe Unmanaged.passUnretained(loop).release()
+    _ = unsafe CallbackContext.take(pointer, as: RunLoop.self)
 }

@@ -41,7 +41,7 @@ extension [UInt8] {
     }
 
     /// Calls `body` with the bytes, which it may replace.
-    mutating func withMutableBytes<Result, Failure: Error>(
+    package mutating func withMutableBytes<Result, Failure: Error>(
         _ body: (inout MutableRawSpan) throws(Failure) -> Result
     ) throws(Failure) -> Result {
         var span = mutableSpan
@@ -55,7 +55,7 @@ extension [UInt8] {
 
     /// Appends the bytes that `read` writes to memory of `size` bytes. Returns the result of `read`: the number of
     /// bytes, unless it is negative.
-    mutating func append<Failure: Error>(
+    package mutating func append<Failure: Error>(
         upTo size: Int, _ read: (inout MutableRawSpan) throws(Failure) -> Int
     ) throws(Failure) -> Int {
         var result = 0

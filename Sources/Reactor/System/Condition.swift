@@ -8,7 +8,7 @@ import CReactorLinux
 final class Condition: Sendable {
     /// `nonisolated(unsafe)`: it is set once, its memory lives as long as this object, and the C functions access it
     /// atomically.
-    private nonisolated(unsafe) let condition: OpaquePointer
+    @safe private nonisolated(unsafe) let condition: OpaquePointer
 
     init() {
         unsafe condition = reactor_condition_make()
@@ -17,16 +17,16 @@ final class Condition: Sendable {
     deinit { unsafe reactor_condition_free(condition) }
 
     /// How many changes have been announced, modulo 2³².
-    var generation: UInt32 { unsafe reactor_condition_generation(condition) }
+    var generation: UInt32 { reactor_condition_generation(condition) }
 
     /// Announces a change, and wakes all threads that wait.
-    func broadcast() { unsafe reactor_condition_broadcast(condition) }
+    func broadcast() { reactor_condition_broadcast(condition) }
 
     /// Waits for a change after `generation`, until `deadline` at the latest.
     ///
     /// - Returns: False if the deadline has passed without a change.
     @discardableResult
     func wait(after generation: UInt32, until deadline: Deadline = .distantFuture) -> Bool {
-        unsafe reactor_condition_wait(condition, generation, deadline.kernelNanoseconds)
+        reactor_condition_wait(condition, generation, deadline.kernelNanoseconds)
     }
 }

@@ -17,16 +17,16 @@ package final class JoinableThread: Sendable {
     package init(
         name: String, receivesSignals: Bool = false, _ body: @escaping @Sendable () -> Void
     ) throws(Errno) {
-        let start = unsafe Unmanaged.passRetained(Start(name: name, body: body))
+        let start = CallbackContext.retain(Start(name: name, body: body))
         var thread = pthread_t()
         var (all, before) = (sigset_t(), sigset_t())
         unsafe sigfillset(&all)
         // A thread inherits the mask.
         if !receivesSignals { unsafe pthread_sigmask(SIG_SETMASK, &all, &before) }
         defer { if !receivesSignals { unsafe pthread_sigmask(SIG_SETMASK, &before, nil) } }
-        let code = unsafe pthread_create(&thread, nil, runBody, start.toOpaque())
+        let code = unsafe pthread_create(&thread, nil, runBody, start)
         guard code == 0 else {
-            unsafe start.release()
+            _ = unsafe CallbackContext.take(start, as: Start.self)
             throw Errno(rawValue: code)
         }
         self.thread = thread
@@ -57,7 +57,7 @@ private final class Start: Sendable {
 }
 
 private func runBody(_ argument: UnsafeMutableRawPointer?) -> UnsafeMutableRawPointer? {
-    let start = unsafe Unmanaged<Start>.fromOpaque(argument!).takeRetainedValue()
+    let start = unsafe CallbackContext.take(argument, as: Start.self)
     // The kernel keeps 15 bytes.
     unsafe pthread_setname_np(pthread_self(), String(decoding: start.name.utf8.prefix(15), as: UTF8.self))
     start.body()

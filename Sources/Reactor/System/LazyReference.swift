@@ -10,10 +10,12 @@ struct LazyReference<Object: AnyObject & Sendable>: ~Copyable, Sendable {
     private let storage = Atomic<UInt>(0)
 
     deinit {
-        guard let address = unsafe UnsafeRawPointer(bitPattern: storage.load(ordering: .acquiring)) else {
-            return
-        }
-        unsafe Unmanaged<Object>.fromOpaque(address).release()
+        if let address = unsafe address { _ = unsafe CallbackContext.take(address, as: Object.self) }
+    }
+
+    @inline(__always)
+    private var address: UnsafeMutableRawPointer? {
+        unsafe UnsafeMutableRawPointer(bitPattern: storage.load(ordering: .acquiring))
     }
 
     @inline(__always)
@@ -21,20 +23,18 @@ struct LazyReference<Object: AnyObject & Sendable>: ~Copyable, Sendable {
 
     @inline(__always)
     func load() -> Object? {
-        guard let address = unsafe UnsafeRawPointer(bitPattern: storage.load(ordering: .acquiring)) else {
-            return nil
-        }
-        return unsafe Unmanaged<Object>.fromOpaque(address).takeUnretainedValue()
+        unsafe address.map { unsafe CallbackContext.object($0) }
     }
 
     /// Sets the reference unless another thread has done so.
     func storeIfNil(_ object: Object) {
-        let retained = unsafe Unmanaged.passRetained(object)
-        let address = unsafe UInt(bitPattern: retained.toOpaque())
+        let address = CallbackContext.retain(object)
         guard
-            !storage.compareExchange(expected: 0, desired: address, ordering: .acquiringAndReleasing)
-                .exchanged
+            !storage.compareExchange(
+                expected: 0, desired: UInt(bitPattern: address), ordering: .acquiringAndReleasing
+            )
+            .exchanged
         else { return }
-        unsafe retained.release()
+        _ = unsafe CallbackContext.take(address, as: Object.self)
     }
 }

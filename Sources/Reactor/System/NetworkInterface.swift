@@ -20,10 +20,7 @@ public struct NetworkInterface: Sendable, Hashable {
 
     /// The interface's name (if_indextoname(3)); nil for ``any``, or if the interface no longer exists.
     public var name: String? {
-        unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: Int(IF_NAMESIZE)) { buffer in
-            guard let name = unsafe if_indextoname(index, buffer.baseAddress!) else { return nil }
-            return unsafe String(cString: name)
-        }
+        String(size: Int(IF_NAMESIZE)) { unsafe UnsafePointer(if_indextoname(index, $0)) }
     }
 }
 

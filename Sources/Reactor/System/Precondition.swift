@@ -15,11 +15,8 @@ package func require(
 /// keeps of its name.
 var currentThreadName: String {
     if reactor_is_main_thread() { return "the main thread" }
-    let name = unsafe String(unsafeUninitializedCapacity: 16) { buffer in
-        unsafe buffer.withMemoryRebound(to: CChar.self) {
-            _ = unsafe pthread_getname_np(pthread_self(), $0.baseAddress, $0.count)
-        }
-        return unsafe buffer.firstIndex(of: 0) ?? 0
+    let name = String(size: 16) { name in
+        unsafe pthread_getname_np(pthread_self(), name, 16) == 0 ? UnsafePointer(name) : nil
     }
-    return "thread '\(name)'"
+    return "thread '\(name ?? "")'"
 }

@@ -98,10 +98,11 @@ extension reactor_address {
         set(family, at: 0)
         length = CInt(MemoryLayout<sa_family_t>.size + bytes.byteCount)
         unsafe withUnsafeMutableBytes(of: &storage) { storage in
-            unsafe bytes.withUnsafeBytes {
-                unsafe UnsafeMutableRawBufferPointer(rebasing: storage[MemoryLayout<sa_family_t>.size...])
-                    .copyBytes(from: $0)
-            }
+            var room = unsafe UnsafeMutableRawBufferPointer(
+                rebasing: storage[MemoryLayout<sa_family_t>.size...]
+            )
+            .mutableBytes
+            _ = room.copy(bytes)
         }
     }
 

@@ -130,10 +130,8 @@ extension UInt128 {
 
     fileprivate var ipv6Text: String {
         var bytes = bigEndian
-        let length = INET6_ADDRSTRLEN
-        return unsafe withUnsafeTemporaryAllocation(of: CChar.self, capacity: Int(length)) { text in
-            unsafe String(cString: inet_ntop(AF_INET6, &bytes, text.baseAddress!, socklen_t(length)))
-        }
+        let size = INET6_ADDRSTRLEN
+        return String(size: Int(size)) { unsafe inet_ntop(AF_INET6, &bytes, $0, socklen_t(size)) } ?? ""
     }
 }
 

@@ -25,9 +25,22 @@ package enum SystemCall {
         try make { unsafe path.withPlatformString { unsafe call($0) } }
     }
 
-    /// open(2), with `O_CLOEXEC`; a file that this creates has mode 0666, less the umask.
-    static func open(_ path: FilePath, _ flags: CInt) throws(Errno) -> CInt {
-        try make(path) { unsafe Glibc.open($0, flags | O_CLOEXEC, 0o666) }
+    /// open(2), with `O_CLOEXEC`. `mode` is that of a file that this creates, less the umask.
+    package static func open(_ path: FilePath, _ flags: CInt, mode: UInt32 = 0o666) throws(Errno) -> CInt {
+        try make(path) { unsafe Glibc.open($0, flags | O_CLOEXEC, mode) }
+    }
+
+    /// unlink(2).
+    package static func unlink(_ path: FilePath) throws(Errno) {
+        try make(path) { unsafe Glibc.unlink($0) }
+    }
+
+    /// epoll_ctl(2), which adds `descriptor` or changes its events.
+    package static func control(
+        _ epoll: CInt, _ operation: CInt, _ descriptor: CInt, for events: UInt32
+    ) throws(Errno) {
+        var event = unsafe epoll_event(events: events, data: epoll_data_t())
+        try make { unsafe epoll_ctl(epoll, operation, descriptor, &event) }
     }
 
     /// Polls a descriptor without waiting: returns those of `events` that it is ready for, and errors.
@@ -58,7 +71,7 @@ package enum SystemCall {
 extension SystemCall {
     /// read(2).
     @inline(__always)
-    static func read(_ descriptor: CInt, into buffer: inout MutableRawSpan) throws(Errno) -> Int {
+    package static func read(_ descriptor: CInt, into buffer: inout MutableRawSpan) throws(Errno) -> Int {
         try make { buffer.withAddress { unsafe Glibc.read(descriptor, $0, $1) } }
     }
 
@@ -82,7 +95,7 @@ extension SystemCall {
     }
 
     /// pread(2).
-    static func read(
+    package static func read(
         _ descriptor: CInt, at offset: Int, into buffer: inout MutableRawSpan
     ) throws(Errno) -> Int {
         try make { buffer.withAddress { unsafe pread(descriptor, $0, $1, offset) } }
@@ -104,13 +117,13 @@ extension SystemCall {
     }
 
     /// Receives pending bytes (recv(2)): 0 at the end, nil if none are pending.
-    static func receive(from socket: CInt, into buffer: inout MutableRawSpan) throws(Errno) -> Int? {
+    package static func receive(from socket: CInt, into buffer: inout MutableRawSpan) throws(Errno) -> Int? {
         try count(
             buffer.withAddress { unsafe reactor_receive(socket, $0, $1) })
     }
 
     /// Sends as many bytes as the socket has room for (send(2)); returns 0 if it has none.
-    static func send(_ bytes: RawSpan, to socket: CInt) throws(Errno) -> Int {
+    package static func send(_ bytes: RawSpan, to socket: CInt) throws(Errno) -> Int {
         try count(bytes.withAddress { unsafe reactor_send(socket, $0, $1) }) ?? 0
     }
 

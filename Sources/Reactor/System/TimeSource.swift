@@ -87,20 +87,20 @@ package final class ReplacedClocks: Sendable {
     @inline(__always)
     static var current: ReplacedClocks? {
         guard let pointer = unsafe reactor_time_source() else { return nil }
-        return unsafe Unmanaged<ReplacedClocks>.fromOpaque(pointer).takeUnretainedValue()
+        return unsafe CallbackContext.object(pointer)
     }
 
     /// Replaces the calling thread's time until ``leave()``, which is called on the same thread. The thread retains this.
     package func enter(for source: any TimeSource) {
         reference.withLock { $0.source = source }
-        unsafe reactor_replace_source(Unmanaged.passRetained(self).toOpaque())
+        unsafe reactor_replace_source(CallbackContext.retain(self))
         Self.changeThreadCount(by: 1)
     }
 
     package func leave() {
         reactor_replace_source(nil)
         Self.changeThreadCount(by: -1)
-        unsafe Unmanaged.passUnretained(self).release()
+        _ = unsafe CallbackContext.take(CallbackContext.address(of: self), as: ReplacedClocks.self)
     }
 
     private static func changeThreadCount(by change: Int) {
@@ -149,7 +149,7 @@ package final class ReplacedClocks: Sendable {
 /// What reactor_clock_nanoseconds returns on a thread whose time is replaced.
 @c(reactor_replaced_nanoseconds)
 func replacedNanoseconds(_ clocks: UnsafeMutableRawPointer?, _ clock: clockid_t) -> Int64 {
-    let clocks = unsafe Unmanaged<ReplacedClocks>.fromOpaque(clocks!).takeUnretainedValue()
+    let clocks = unsafe CallbackContext.object(clocks, as: ReplacedClocks.self)
     return clock == CLOCK_MONOTONIC ? clocks.now : clocks.now + clocks.lead(of: clock)
 }
 

@@ -8,13 +8,12 @@ import Reactor
 ///
 /// The connection is closed when the last of these ports is released or invalidated. `send(_:before:)` blocks
 /// the calling thread; concurrent senders take turns.
-final class PortSender: @unchecked Sendable {
-    // `@unchecked Sendable` is correct: `socket` is used only by the thread that holds the semaphore.
-
+final class PortSender: Sendable {
     private let signature: PortSignature
     /// A lock with a timeout. Foundation's `NSLock.lock(before:)` traps on distant dates.
     private let semaphore = DispatchSemaphore(value: 1)
-    private var socket: ConnectedSocket?
+    /// Used by the thread that holds the semaphore.
+    private let socket = Mutex<ConnectedSocket?>(nil)
 
     /// Distinguishes this sender from a later one to the same address.
     private let number: Int
@@ -36,20 +35,21 @@ final class PortSender: @unchecked Sendable {
         let limit = DispatchTime(uptimeNanoseconds: UInt64(max(deadline.kernelNanoseconds, 0)))
         guard semaphore.wait(timeout: limit) == .success else { return false }
         defer { semaphore.signal() }
-        if let socket, !socket.isOpen { self.socket = nil }
-        if let socket {
-            switch socket.send(bytes, before: deadline) {
-            case .sent: return true
+        let former = socket.withLock { $0.take() }
+        if let former, former.isOpen {
+            switch former.send(bytes, before: deadline) {
+            case .sent:
+                socket.withLock { $0 = former }
+                return true
             case .failed(let sentCount):
-                self.socket = nil
                 // If the receiver closed the connection before any byte was sent, a new connection cannot
                 // duplicate the message.
                 guard sentCount == 0, Deadline.now < deadline else { return false }
             }
         }
-        guard let socket = ConnectedSocket(connectingTo: signature, before: deadline) else { return false }
-        guard case .sent = socket.send(bytes, before: deadline) else { return false }
-        self.socket = socket
+        guard let new = ConnectedSocket(connectingTo: signature, before: deadline) else { return false }
+        guard case .sent = new.send(bytes, before: deadline) else { return false }
+        socket.withLock { $0 = new }
         return true
     }
 
@@ -99,7 +99,7 @@ extension Date {
 // MARK: - Socket
 
 /// A connected socket that is closed when its last reference is released.
-private final class ConnectedSocket {
+private final class ConnectedSocket: Sendable {
     enum Outcome {
         case sent
         /// `sentCount` bytes of the message were sent before the failure.
@@ -132,28 +132,35 @@ private final class ConnectedSocket {
 
     /// Whether the peer has neither closed nor reset the connection. Discards data that the peer has sent.
     var isOpen: Bool {
-        unsafe withUnsafeTemporaryAllocation(byteCount: 256, alignment: 1) { buffer in
-            guard let start = buffer.baseAddress else { return false }
-            let count = unsafe reactor_receive(number, start, buffer.count)
-            return count > 0 || count == -Int(EAGAIN)
-        }
+        var buffer = [UInt8](repeating: 0, count: 256)
+        do throws(Errno) {
+            return try buffer.withMutableBytes { (bytes) throws(Errno) in
+                try SystemCall.receive(from: number, into: &bytes) != 0
+            }
+        } catch { return false }
     }
 
     func send(_ bytes: [UInt8], before deadline: Deadline) -> Outcome {
-        unsafe bytes.withUnsafeBytes { bytes in
-            var sentCount = 0
-            while sentCount < bytes.count, let start = bytes.baseAddress {
-                let count = unsafe reactor_send(number, start + sentCount, bytes.count - sentCount)
-                if count > 0 {
-                    sentCount += count
-                } else if count == -Int(EAGAIN) {
-                    guard wait(for: POLLOUT, until: deadline) else { return .failed(sentCount: sentCount) }
-                } else if count != -Int(EINTR) {
-                    return .failed(sentCount: sentCount)
+        bytes.withBytes { bytes in
+            var rest = bytes
+            while !rest.isEmpty {
+                do throws(Errno) {
+                    let count = try SystemCall.send(rest, to: number)
+                    if count > 0 {
+                        rest = rest.extracting(droppingFirst: count)
+                    } else {
+                        try waitForRoom(until: deadline)
+                    }
+                } catch .interrupted {} catch {
+                    return .failed(sentCount: bytes.byteCount - rest.byteCount)
                 }
             }
             return .sent
         }
+    }
+
+    private func waitForRoom(until deadline: Deadline) throws(Errno) {
+        guard wait(for: POLLOUT, until: deadline) else { throw .timedOut }
     }
 
     /// Waits until the socket is ready for `events`. Returns false if the deadline passes first.

@@ -7,11 +7,11 @@ import Reactor
 /// `@safe`: it owns its pointers, which end with it.
 @safe
 struct EasyHandle: ~Copyable {
-    private let pointer: UnsafeMutableRawPointer
+    @safe private let pointer: UnsafeMutableRawPointer
     /// libcurl writes its reason for a failure here.
     private let reasonBuffer = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
-    private var headerList: UnsafeMutablePointer<curl_slist>?
-    private var proxyHeaderList: UnsafeMutablePointer<curl_slist>?
+    private var headers = HeaderList()
+    private var proxyHeaders = HeaderList()
     /// The first setting that libcurl has refused.
     private(set) var failure = CURLE_OK
     /// Whether libcurl decompresses bodies.
@@ -20,73 +20,59 @@ struct EasyHandle: ~Copyable {
     /// Nil if there is no memory. `number` is the transfer's.
     init?(_ number: UInt64) {
         guard Libcurl.isReady, let pointer = unsafe curl_easy_init() else { return nil }
-        unsafe self.pointer = unsafe pointer
+        unsafe self.pointer = pointer
         unsafe reasonBuffer.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
         unsafe reactor_curl_set_buffer(pointer, CURLOPT_ERRORBUFFER, reasonBuffer)
-        unsafe reactor_curl_set_number(pointer, number)
+        reactor_curl_set_number(pointer, number)
     }
 
-    deinit { unsafe Self.free(pointer, headerList, proxyHeaderList, reasonBuffer) }
-
-    private static func free(
-        _ pointer: UnsafeMutableRawPointer, _ list: UnsafeMutablePointer<curl_slist>?,
-        _ proxyList: UnsafeMutablePointer<curl_slist>?, _ buffer: UnsafeMutablePointer<CChar>
-    ) {
+    deinit {
         unsafe curl_easy_cleanup(pointer)
-        unsafe curl_slist_free_all(list)
-        unsafe curl_slist_free_all(proxyList)
-        unsafe buffer.deallocate()
+        unsafe reasonBuffer.deallocate()
     }
 
     /// What libcurl names the transfer by: its address.
-    var identity: UInt { UInt(bitPattern: unsafe pointer) }
+    var identity: UInt { UInt(bitPattern: pointer) }
 
     // MARK: Settings
 
     mutating func set(_ option: CURLoption, _ value: Int) {
-        note(unsafe reactor_curl_set_long(pointer, option, value))
+        note(reactor_curl_set_long(pointer, option, value))
     }
 
     mutating func set(_ option: CURLoption, offset: Int) {
-        note(unsafe reactor_curl_set_offset(pointer, option, curl_off_t(offset)))
+        note(reactor_curl_set_offset(pointer, option, curl_off_t(offset)))
     }
 
     mutating func set(_ option: CURLoption, _ value: String?) {
-        note(unsafe reactor_curl_set_string(pointer, option, value))
+        note(reactor_curl_set_string(pointer, option, value))
     }
 
     mutating func setFields(_ fields: HTTPFields) {
         for field in fields.fields {
             // "Name;" sends an empty field, and "Name:" none.
             let line = field.value.isEmpty ? "\(field.name):" : "\(field.name): \(field.value)"
-            let isAdded =
-                HTTPFields.matches(field.name, "Proxy-Authorization")
-                ? unsafe Self.append(line, to: &proxyHeaderList) : unsafe Self.append(line, to: &headerList)
-            if !isAdded { return note(CURLE_OUT_OF_MEMORY) }
+            let isForProxy = HTTPFields.matches(field.name, "Proxy-Authorization")
+            guard isForProxy ? proxyHeaders.append(line) : headers.append(line) else {
+                return note(CURLE_OUT_OF_MEMORY)
+            }
         }
-        note(unsafe reactor_curl_set_list(pointer, CURLOPT_HTTPHEADER, headerList))
-        note(unsafe reactor_curl_set_list(pointer, CURLOPT_PROXYHEADER, proxyHeaderList))
+        note(unsafe reactor_curl_set_list(pointer, CURLOPT_HTTPHEADER, headers.first))
+        note(unsafe reactor_curl_set_list(pointer, CURLOPT_PROXYHEADER, proxyHeaders.first))
         set(CURLOPT_HEADEROPT, Int(CURLHEADER_SEPARATE))
     }
 
-    /// False if there is no memory.
-    private static func append(_ line: String, to list: inout UnsafeMutablePointer<curl_slist>?) -> Bool {
-        guard let longer = unsafe curl_slist_append(list, line) else { return false }
-        unsafe list = longer
-        return true
-    }
-
-    mutating func limitProtocols() { note(unsafe reactor_curl_set_protocols(pointer)) }
+    mutating func limitProtocols() { note(reactor_curl_set_protocols(pointer)) }
 
     /// Lets the transfer end while its host's name is being resolved, without waiting for getaddrinfo(3).
-    func detachResolver() { unsafe reactor_curl_detach_resolver(pointer) }
+    func detachResolver() { reactor_curl_detach_resolver(pointer) }
 
     /// `transfer` is called until this handle ends, and must be retained so long.
     func setCallbacks(to transfer: RunningTransfer, closingWith sockets: SocketTable) {
         unsafe reactor_curl_set_callbacks(
-            pointer, Unmanaged.passUnretained(transfer).toOpaque(), RunningTransfer.callbacks)
+            pointer, CallbackContext.address(of: transfer), RunningTransfer.callbacks)
         unsafe reactor_curl_set_close(
-            pointer, SocketTable.closeCallback, Unmanaged.passUnretained(sockets).toOpaque())
+            pointer, SocketTable.closeCallback, CallbackContext.address(of: sockets))
     }
 
     private mutating func note(_ code: CURLcode) {
@@ -96,15 +82,15 @@ struct EasyHandle: ~Copyable {
     // MARK: State
 
     /// Continues in both directions. Calls the callbacks for bytes that were held.
-    func unpause() -> CURLcode { unsafe curl_easy_pause(pointer, 0) }
+    func unpause() -> CURLcode { curl_easy_pause(pointer, 0) }
 
     // In a callback, which may be inside `unpause()`: these are not mutating.
 
     /// Makes the response under way the last one.
-    func stopFollowingRedirects() { unsafe reactor_curl_set_long(pointer, CURLOPT_FOLLOWLOCATION, 0) }
+    func stopFollowingRedirects() { reactor_curl_set_long(pointer, CURLOPT_FOLLOWLOCATION, 0) }
 
     /// Makes a redirect to `http` an error.
-    func forbidPlainRedirects() -> CURLcode { unsafe reactor_curl_forbid_plain_redirects(pointer) }
+    func forbidPlainRedirects() -> CURLcode { reactor_curl_forbid_plain_redirects(pointer) }
 
     /// Whether the URL of the last request, or of the redirect that libcurl has refused, has a scheme.
     func hasURL(_ scheme: String) -> Bool {
@@ -112,24 +98,41 @@ struct EasyHandle: ~Copyable {
     }
 
     /// Leaves the method of the next request to libcurl: GET, or still HEAD.
-    func resetMethod() { unsafe reactor_curl_set_string(pointer, CURLOPT_CUSTOMREQUEST, nil) }
+    func resetMethod() { reactor_curl_set_string(pointer, CURLOPT_CUSTOMREQUEST, nil) }
 
     func number(_ information: CURLINFO) -> Int {
         var value = 0
-        unsafe reactor_curl_get_long(pointer, information, &value)
+        reactor_curl_get_long(pointer, information, &value)
         return value
     }
 
     func text(_ information: CURLINFO) -> String? {
         var value: UnsafePointer<CChar>?
-        unsafe reactor_curl_get_string(pointer, information, &value)
-        return unsafe value.map { unsafe String(cString: $0) }
+        reactor_curl_get_string(pointer, information, &value)
+        return unsafe String(copying: value)
     }
 
     /// Why the transfer has failed.
     func reason(_ code: CURLcode) -> String {
         let detail = unsafe String(cString: reasonBuffer)
         return detail.isEmpty ? unsafe String(cString: curl_easy_strerror(code)) : detail
+    }
+}
+
+/// Lines of a request's head.
+///
+/// `@safe`: it owns the list.
+@safe
+private struct HeaderList: ~Copyable {
+    @safe private(set) var first: UnsafeMutablePointer<curl_slist>?
+
+    deinit { unsafe curl_slist_free_all(first) }
+
+    /// False if there is no memory.
+    mutating func append(_ line: String) -> Bool {
+        guard let longer = unsafe curl_slist_append(first, line) else { return false }
+        unsafe first = longer
+        return true
     }
 }
 
@@ -218,13 +221,11 @@ enum Libcurl {
 
     /// A folder of trust roots that are found by the hash of their names, which costs less than to read all of them.
     static let trustFolder: String? = {
-        guard let version = unsafe reactor_curl_version(), let path = unsafe version.pointee.capath
-        else { return nil }
-        return unsafe String(cString: path)
+        unsafe String(copying: reactor_curl_version().pointee.capath)
     }()
 
     /// Whether OpenSSL writes to connections itself, without MSG_NOSIGNAL. From 7.88 on libcurl does.
-    private static let raisesSignals = unsafe (reactor_curl_version()?.pointee.version_num ?? 0) < 0x07_58_00
+    private static let raisesSignals = unsafe reactor_curl_version().pointee.version_num < 0x07_58_00
 
     /// Calls libcurl without a SIGPIPE.
     static func call<Result>(_ body: () -> Result) -> Result {

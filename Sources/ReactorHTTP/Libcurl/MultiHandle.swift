@@ -6,18 +6,18 @@ import Reactor
 /// `@safe`: it owns the pointer, which ends with it.
 @safe
 struct MultiPointer: ~Copyable {
-    let pointer: UnsafeMutableRawPointer
+    @safe private let pointer: UnsafeMutableRawPointer
 
     /// Nil if there is no memory.
     init?(_ configuration: HTTPSession.Configuration, _ sockets: SocketTable) {
         guard Libcurl.isReady, let pointer = unsafe curl_multi_init() else { return nil }
-        unsafe self.pointer = unsafe pointer
-        let context = unsafe Unmanaged.passUnretained(sockets).toOpaque()
+        unsafe self.pointer = pointer
         unsafe reactor_curl_multi_set_callbacks(
-            pointer, SocketTable.socketCallback, SocketTable.timerCallback, context)
-        unsafe reactor_curl_multi_set_long(
+            pointer, SocketTable.socketCallback, SocketTable.timerCallback,
+            CallbackContext.address(of: sockets))
+        reactor_curl_multi_set_long(
             pointer, CURLMOPT_MAX_TOTAL_CONNECTIONS, configuration.maxConnections ?? 0)
-        unsafe reactor_curl_multi_set_long(
+        reactor_curl_multi_set_long(
             pointer, CURLMOPT_MAX_HOST_CONNECTIONS, configuration.maxConnectionsPerHost ?? 0)
     }
 
@@ -30,7 +30,7 @@ struct MultiPointer: ~Copyable {
     /// Has libcurl send and receive. `bits` say what `socket` is ready for; CURL_SOCKET_TIMEOUT means that time has passed.
     func act(_ socket: CInt, _ bits: CInt) -> CURLMcode {
         var running: CInt = 0
-        return unsafe curl_multi_socket_action(pointer, socket, bits, &running)
+        return curl_multi_socket_action(pointer, socket, bits, &running)
     }
 
     /// Begins to drive a transfer, which must be removed before it ends.
@@ -45,7 +45,7 @@ struct MultiPointer: ~Copyable {
     /// The number of the next transfer that has ended.
     func nextEnded() -> (number: UInt64, code: CURLcode)? {
         var (number, code) = (UInt64(0), CURLE_OK)
-        return unsafe reactor_curl_multi_next_ended(pointer, &number, &code) ? (number, code) : nil
+        return reactor_curl_multi_next_ended(pointer, &number, &code) ? (number, code) : nil
     }
 }
 

@@ -168,22 +168,24 @@ final class SocketTable {
 // MARK: - libcurl's callbacks
 
 extension SocketTable {
+    /// `@safe`: only the callbacks below call it, with the context that was set for them.
+    @safe
     fileprivate static func table(_ context: UnsafeMutableRawPointer?) -> SocketTable {
-        unsafe Unmanaged<SocketTable>.fromOpaque(context!).takeUnretainedValue()
+        unsafe CallbackContext.object(context)
     }
 
     static let socketCallback: curl_socket_callback = { easy, descriptor, what, context, _ in
-        unsafe table(context).watch(descriptor, for: what, reactor_curl_get_number(easy))
+        table(context).watch(descriptor, for: what, reactor_curl_get_number(easy))
         return 0
     }
 
     static let timerCallback: curl_multi_timer_callback = { _, milliseconds, context in
-        unsafe table(context).setTimer(milliseconds)
+        table(context).setTimer(milliseconds)
         return 0
     }
 
     static let closeCallback: curl_closesocket_callback = { context, descriptor in
-        unsafe table(context).noteClose(descriptor)
+        table(context).noteClose(descriptor)
         return close(descriptor)
     }
 }

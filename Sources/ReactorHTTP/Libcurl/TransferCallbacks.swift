@@ -9,38 +9,40 @@ extension RunningTransfer {
         unsafe reactor_curl_callbacks(
             header: { bytes, _, count, context in
                 let line = unsafe Array(UnsafeRawBufferPointer(start: bytes, count: count))
-                return unsafe runningTransfer(context).takeHeadLine(line) ? count : count + 1
+                return runningTransfer(context).takeHeadLine(line) ? count : count + 1
             },
             body: { bytes, _, count, context in
-                unsafe runningTransfer(context).takeBody(
-                    UnsafeRawBufferPointer(start: bytes, count: count).bytes)
+                runningTransfer(context).takeBody(
+                    unsafe UnsafeRawBufferPointer(start: bytes, count: count).bytes)
             },
             upload: uploadCallback, seek: seekCallback,
             resolve: { _, _, context in
-                unsafe runningTransfer(context).beginConnecting()
+                runningTransfer(context).beginConnecting()
                 return 0
             },
             open: { context, _, address in
                 let socket = unsafe reactor_curl_open(address)
-                unsafe runningTransfer(context).connects(with: socket, socket < 0 ? errno : 0)
+                runningTransfer(context).connects(with: socket, socket < 0 ? errno : 0)
                 return socket
             },
             connected: { context, _, _, _, _ in
-                unsafe runningTransfer(context).hasConnected() ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT
+                runningTransfer(context).hasConnected() ? CURL_PREREQFUNC_OK : CURL_PREREQFUNC_ABORT
             })
     }
 }
 
+/// `@safe`: only the callbacks above call it, with the context that was set for them.
+@safe
 private func runningTransfer(_ context: UnsafeMutableRawPointer?) -> RunningTransfer {
-    unsafe Unmanaged<RunningTransfer>.fromOpaque(context!).takeUnretainedValue()
+    unsafe CallbackContext.object(context)
 }
 
 private let uploadCallback: curl_read_callback = { buffer, size, count, context in
     var span = unsafe UnsafeMutableRawBufferPointer(start: buffer, count: size * count).mutableBytes
-    return unsafe runningTransfer(context).fillUpload(&span)
+    return runningTransfer(context).fillUpload(&span)
 }
 
 private let seekCallback: curl_seek_callback = { context, offset, origin in
     let isStart = offset == 0 && origin == SEEK_SET
-    return unsafe isStart && runningTransfer(context).rewindUpload() ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_FAIL
+    return isStart && runningTransfer(context).rewindUpload() ? CURL_SEEKFUNC_OK : CURL_SEEKFUNC_FAIL
 }

@@ -78,7 +78,7 @@ final class Certificate: @unchecked Sendable {
         defer { reactor_x509_free_stack(others) }
         for certificate in chain {
             X509_up_ref(certificate.x509)
-            reactor_x509_push(others, certificate.x509)
+            OPENSSL_sk_push(others, UnsafeRawPointer(certificate.x509))
         }
         let archive = PKCS12_create(password, "test", key, x509, others, 0, 0, 0, 0, 0)
         defer { PKCS12_free(archive) }

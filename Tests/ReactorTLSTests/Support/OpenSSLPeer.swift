@@ -110,7 +110,7 @@ final class OpenSSLServer: OpenSSLPeer {
             SSL_CTX_use_certificate(context, TestCertificates.localhost.x509)
             SSL_CTX_use_PrivateKey(context, TestCertificates.localhost.key)
             SSL_CTX_set_num_tickets(context, 0)
-            reactor_tls_set_maximum_version(context, version)
+            SSL_CTX_ctrl(context, SSL_CTRL_SET_MAX_PROTO_VERSION, Int(version), nil)
             // Records of the smallest size that a peer may ask for (RFC 6066, section 4).
             SSL_CTX_ctrl(context, SSL_CTRL_SET_MAX_SEND_FRAGMENT, 512, nil)
         }

@@ -66,9 +66,9 @@ final actor Gate: SerialExecutor {
     func wait(isolation: isolated (any Actor)?) async {
         guard !passIfOpen(to: isolation) else { return }
         // The caller retains the gate until the task continues.
-        let registration = unsafe reactor_open_gate_on_cancellation(Unmanaged.passUnretained(self).toOpaque())
+        let registration = unsafe reactor_open_gate_on_cancellation(CallbackContext.address(of: self))
         await pass()
-        unsafe reactor_forget_cancellation(registration)
+        reactor_forget_cancellation(registration)
     }
 
     /// As ``wait(isolation:)``, but the task's cancellation calls `onCancel`, which is to open the gate.
@@ -207,5 +207,5 @@ struct GateTimer: ~Copyable {
 /// Called by the thread that cancels a task which waits at a gate.
 @c(reactor_open_gate)
 func openGate(_ gate: UnsafeMutableRawPointer) {
-    unsafe Unmanaged<Gate>.fromOpaque(gate).takeUnretainedValue().openFromAnywhere()
+    unsafe CallbackContext.object(gate, as: Gate.self).openFromAnywhere()
 }

@@ -122,11 +122,10 @@ final class Watch {
 /// libevent's callback: it records, and leaves the serving to the loop.
 @inline(__always)
 private func recordReadiness(_: CInt, _ events: Int16, _ context: UnsafeMutableRawPointer?) {
-    unsafe Unmanaged<Watch>.fromOpaque(context.unsafelyUnwrapped)
-        ._withUnsafeGuaranteedRef { watch in
-            watch.reportedAt = watch.poller?.lastPoll ?? .unknown
-            watch.record(Readiness(libevent: events))
-        }
+    unsafe CallbackContext.borrow(context) { (watch: Watch) in
+        watch.reportedAt = watch.poller?.lastPoll ?? .unknown
+        watch.record(Readiness(libevent: events))
+    }
 }
 
 /// The watches of one mode that wait to be served, first come first.
@@ -143,21 +142,21 @@ final class ReadyQueue {
     @safe
     @dynamicMemberLookup
     struct Link {
-        private unowned(unsafe) let watch: Watch
+        @safe private unowned(unsafe) let watch: Watch
 
-        fileprivate init(_ watch: Watch) { unsafe self.watch = watch }
+        fileprivate init(_ watch: Watch) { self.watch = watch }
 
         /// One property at a time: a reference that outlasts one access is counted.
         subscript<Value>(dynamicMember property: ReferenceWritableKeyPath<Watch, Value>) -> Value {
-            @inline(__always) get { unsafe watch[keyPath: property] }
-            @inline(__always) nonmutating set { unsafe watch[keyPath: property] = newValue }
+            @inline(__always) get { watch[keyPath: property] }
+            @inline(__always) nonmutating set { watch[keyPath: property] = newValue }
         }
 
-        func confirm() { unsafe watch.confirm() }
+        func confirm() { watch.confirm() }
 
         /// What the loop calls when it serves the watch.
         var callout: Callout {
-            @inline(__always) get { unsafe Callout(descriptor: watch.descriptor) }
+            @inline(__always) get { Callout(descriptor: watch.descriptor) }
         }
 
         /// The watch has recorded something, so that its source is alive: see ``Watch/source``.

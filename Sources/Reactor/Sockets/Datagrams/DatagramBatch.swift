@@ -17,7 +17,7 @@ final class DatagramBatch {
     /// The limit of the buffer in bytes, unless a single datagram needs more.
     private static let memoryLimit = 1 << 20
 
-    private let storage: OpaquePointer
+    @safe private let storage: OpaquePointer
     private var next: UInt32 = 0
     private var count: UInt32 = 0
 
@@ -45,7 +45,7 @@ final class DatagramBatch {
             (next, count) = (0, 0)
             do throws(Errno) {
                 count = UInt32(
-                    try SystemCall.make { unsafe reactor_datagrams_receive(storage, descriptor.rawValue) })
+                    try SystemCall.make { reactor_datagrams_receive(storage, descriptor.rawValue) })
             } catch .resourceTemporarilyUnavailable {}
         }
         deliver(receiver)
@@ -54,7 +54,7 @@ final class DatagramBatch {
     private func deliver(_ receiver: Receiver) {
         var goesOn = true
         while goesOn, !isEmpty {
-            let raw = unsafe reactor_datagrams_at(storage, next)
+            let raw = reactor_datagrams_at(storage, next)
             next += 1
             let descriptors = unsafe UnsafeBufferPointer(start: raw.descriptors, count: raw.descriptor_count)
             let datagram = unsafe DatagramSocket.Datagram(

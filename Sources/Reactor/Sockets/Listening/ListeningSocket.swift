@@ -100,7 +100,7 @@ struct SocketFile {
 
     /// Nil if there is no file at `path`. The process may change its current directory later.
     init?(_ path: FilePath) {
-        guard let path = try? path.absolute(), let status = path.status else { return nil }
+        guard let path = try? path.absolute(), let status = FileStatus.ofLink(path) else { return nil }
         (self.path, self.status) = (path, status)
     }
 
@@ -109,20 +109,13 @@ struct SocketFile {
     /// Removes the file, unless another one has replaced it. In a child of fork(2) the file is the parent's,
     /// and stays.
     func remove() {
-        guard process.isCurrent, let current = path.status else { return }
+        guard process.isCurrent, let current = FileStatus.ofLink(path) else { return }
         guard current.st_dev == status.st_dev, current.st_ino == status.st_ino else { return }
-        _ = try? SystemCall.make(path) { unsafe unlink($0) }
+        try? SystemCall.unlink(path)
     }
 }
 
 extension FilePath {
-    /// lstat(2).
-    fileprivate var status: Glibc.stat? {
-        var status = Glibc.stat()
-        let result = try? SystemCall.make(self) { unsafe lstat($0, &status) }
-        return result == nil ? nil : status
-    }
-
     fileprivate func setPermissions(_ permissions: FilePermissions) throws(Errno) {
         try SystemCall.make(self) { unsafe chmod($0, permissions.rawValue) }
     }
@@ -149,8 +142,7 @@ private let lockRetryMicroseconds: UInt32 = 500
 /// folder cannot be opened; after ``lockTimeout`` the descriptor is returned without the lock.
 private func lockFolder(_ path: FilePath) -> OwnedDescriptor? {
     let path = path.isEmpty ? FilePath(".") : path
-    let flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC
-    guard let number = try? SystemCall.make(path, { unsafe open($0, flags) }) else { return nil }
+    guard let number = try? SystemCall.open(path, O_RDONLY | O_DIRECTORY) else { return nil }
     let end = Deadline.now.advanced(by: lockTimeout)
     while flock(number, LOCK_EX | LOCK_NB) == -1, errno == EWOULDBLOCK || errno == EINTR, .now < end {
         usleep(lockRetryMicroseconds)
