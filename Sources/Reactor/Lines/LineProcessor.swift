@@ -72,8 +72,8 @@ struct LineDelivery<Value>: Sendable {
 
 extension LineDelivery where Value: Sendable {
     @inlinable
-    init(isText: Bool = false, _ body: @escaping LineReader<Value>.Body) {
-        self.init(isText: isText) { chunk, framer, value, isCancelled in
+    init(_ body: @escaping LineReader<Value>.Body) {
+        self.init(isText: false) { chunk, framer, value, isCancelled in
             try framer.push(chunk) { bytes, line in
                 try body(&value, bytes, line)
                 return isCancelled.isRaised ? .enough : .more
@@ -88,8 +88,16 @@ extension LineDelivery where Value: Sendable {
 
     @inlinable
     init(_ policy: TextPolicy, _ body: @escaping LineReader<Value>.TextBody) {
-        self.init(isText: true) { value, bytes, line in
-            try body(&value, line.deliverableText(bytes, policy), line)
+        self.init(isText: true) { chunk, framer, value, isCancelled in
+            try framer.push(chunk) { bytes, line in
+                try body(&value, line.deliverableText(bytes, policy), line)
+                return isCancelled.isRaised ? .enough : .more
+            }
+        } finish: { framer, value, isCancelled in
+            try framer.finish { bytes, line in
+                try body(&value, line.deliverableText(bytes, policy), line)
+                return isCancelled.isRaised ? .enough : .more
+            }
         }
     }
 }
