@@ -48,7 +48,7 @@ extension InputStream {
 
         /// Reads one chunk after the other.
         public struct Iterator: AsyncIteratorProtocol {
-            /// Nil after the end.
+            /// Nil after the end, or an error.
             private var reader: EagerReader?
             private let size: Int
 
@@ -61,20 +61,15 @@ extension InputStream {
 
             /// The next chunk; nil at the end.
             public mutating func next(isolation actor: isolated (any Actor)?) async throws -> [UInt8]? {
-                do {
-                    // Not a call of the reader's: each asynchronous frame costs as much as a read.
-                    while let reader {
-                        if let chunk = try reader.readChunk(upTo: size) {
-                            if !chunk.isEmpty { return chunk }
-                            self.reader = nil
-                        } else if let gate = try reader.use.gate(actor) {
-                            await gate.wait(isolation: actor)
-                        }
+                guard let reader = reader.take() else { return nil }
+                // Not a call of the reader's: each asynchronous frame costs as much as a read.
+                while true {
+                    if let chunk = try reader.readChunk(upTo: size) {
+                        if chunk.isEmpty { return nil }
+                        self.reader = reader
+                        return chunk
                     }
-                    return nil
-                } catch {
-                    reader = nil
-                    throw error
+                    if let gate = try reader.use.gate(actor) { await gate.wait(isolation: actor) }
                 }
             }
         }
@@ -91,7 +86,7 @@ extension InputStream {
 
         /// Returns one byte after the other.
         public struct Iterator: AsyncIteratorProtocol {
-            /// Nil after the end.
+            /// Nil after the end, or an error.
             @usableFromInline var buffer: ByteBuffer?
 
             fileprivate init(buffer: ByteBuffer) { self.buffer = buffer }
@@ -113,14 +108,11 @@ extension InputStream {
             /// Reads more bytes, and returns the first.
             @usableFromInline
             mutating func fill(isolation: isolated (any Actor)?) async throws -> UInt8? {
-                do {
-                    if try await buffer?.fill(isolation: isolation) == true { return buffer?.take() }
-                    buffer = nil
+                guard let buffer = buffer.take(), try await buffer.fill(isolation: isolation) else {
                     return nil
-                } catch {
-                    buffer = nil
-                    throw error
                 }
+                self.buffer = buffer
+                return buffer.take()
             }
         }
     }

@@ -56,7 +56,7 @@ extension InputStream {
 
         /// Returns one line after the other.
         public struct Iterator: AsyncIteratorProtocol {
-            /// Nil after the end.
+            /// Nil after the end, or an error.
             @usableFromInline var buffer: LineBuffer?
 
             fileprivate init(buffer: LineBuffer) { self.buffer = buffer }
@@ -78,14 +78,12 @@ extension InputStream {
             /// Cuts more lines, and returns the first.
             @usableFromInline
             mutating func fill(isolation: isolated (any Actor)?) async throws -> String? {
-                do {
-                    if let line = try await buffer?.fill(isolation: isolation) { return line }
-                    buffer = nil
+                guard let buffer = buffer.take(), let line = try await buffer.fill(isolation: isolation)
+                else {
                     return nil
-                } catch {
-                    buffer = nil
-                    throw error
                 }
+                self.buffer = buffer
+                return line
             }
         }
     }

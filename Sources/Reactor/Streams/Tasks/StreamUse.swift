@@ -33,9 +33,9 @@ final class StreamUse {
 
     deinit { delegate.endUse() }
 
-    /// So many that an event costs little beside its transfers. On the loop so few that its other work does not
-    /// wait for long; elsewhere the next event costs a change of threads.
-    private var mostTransfers: Int { place?.loop.isCurrent ?? true ? 8 : 64 }
+    /// Whether the task may move bytes before it waits. 8 transfers per event on the loop's thread, so that its other work is
+    /// not delayed; 64 elsewhere, where an event costs a thread switch.
+    private var mayTransfer: Bool { transfers < 8 || (transfers < 64 && place?.loop.isCurrent == false) }
 
     /// Calls `body`, which moves bytes without waiting, unless the task has to wait first because it has moved
     /// bytes many times: then its loop makes a pass, and its deadline is looked at.
@@ -43,12 +43,13 @@ final class StreamUse {
     /// - Returns: What `body` returns; nil if the task has to wait.
     @inline(__always)
     func transfer<Result>(_ body: () throws -> Result?) throws -> Result? {
-        try Task.checkCancellation()
-        guard transfers < mostTransfers, let result = try body() else {
+        guard mayTransfer else {
             transfers = 0
             return nil
         }
-        transfers += 1
+        try Task.checkCancellation()
+        let result = try body()
+        transfers = result == nil ? 0 : transfers + 1
         return result
     }
 
