@@ -122,16 +122,16 @@ import Testing
             }
             let clients = try (0..<2).map { _ in try SocketPeer(connectedTo: connections.localAddress) }
             var held: [CInt] = []
-            var limit = rlimit(rlim_cur: 64, rlim_max: 64)
+            var limit = rlimit(rlim_cur: 1024, rlim_max: 1024)
             setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
             while case let number = dup(0), number >= 0 { held.append(number) }
             // One for the first client, and the last four, which accepting leaves to libdispatch: it runs the task, and
             // aborts without any.
-            for number in held where number >= 59 { close(number) }
+            for number in held where number >= 1019 { close(number) }
             let first = try await connections.accept()
             let task = Task { _ = try await connections.accept() }
             faults.wait { $0.isEmpty ? nil : () }
-            for number in held where number < 59 { close(number) }
+            for number in held where number < 1019 { close(number) }
             try await task.value
             guard faults.value.map(\.errno) == [.tooManyOpenFiles] else { exit(1) }
             withExtendedLifetime((clients, first)) {}

@@ -96,7 +96,7 @@ import Testing
     {
         await #expect(processExitsWith: .success) {
             let (hasEnded, taken) = (Shared(false), Countdown(1))
-            var limit = rlimit(rlim_cur: 64, rlim_max: 64)
+            var limit = rlimit(rlim_cur: 1024, rlim_max: 1024)
             try #require(setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0)
             let other = try JoinableThread {
                 var own: [CInt] = []

@@ -134,7 +134,7 @@ import Testing
         await #expect(processExitsWith: .success) { [kind] in
             try onAThread {
                 let (tree, loop) = (TemporaryTree(), RunLoop.current)
-                var limit = rlimit(rlim_cur: 128, rlim_max: 128)
+                var limit = rlimit(rlim_cur: 1024, rlim_max: 1024)
                 setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
                 var fillers = openFillers()
                 var refusals = 0
