@@ -277,7 +277,7 @@ extension EventSource {
         guard armedInterest.isEmpty else {
             return "The \(title) has nothing to report: \(silence)\(delay)."
         }
-        let isReadable = ((try? SystemCall.poll(number, for: POLLIN)) ?? 0) & CInt(POLLIN) != 0
+        let isReadable = SystemCall.isReadable(number)
         let state = "watches for nothing\(isReadable ? ", though its descriptor is readable" : "")"
         let cause = silence == readinessSilence ? "" : ": \(silence)"
         return "The \(title) \(state)\(cause)\(delay)."

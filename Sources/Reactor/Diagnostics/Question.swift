@@ -1,5 +1,3 @@
-import Glibc
-
 // What another thread learns of a loop: the loop's own answer, or what a few atomics say.
 
 extension RunLoop {
@@ -48,10 +46,7 @@ extension RunLoop.Core {
     }
 
     /// Whether libdispatch's main queue, which this loop serves, has work.
-    var hasMainQueueWork: Bool {
-        guard let mainQueue else { return false }
-        return ((try? SystemCall.poll(mainQueue.number, for: POLLIN)) ?? 0) & CInt(POLLIN) != 0
-    }
+    var hasMainQueueWork: Bool { mainQueue.map { SystemCall.isReadable($0.number) } ?? false }
 }
 
 extension Inbox {

@@ -1,10 +1,10 @@
 public import SystemPackage
 
 extension ChildProcess {
-    /// What to run, and in which surroundings.
+    /// A program to run, with its environment, streams and process group.
     public struct Configuration: Sendable {
-        /// The program: a path, if it contains a slash, or else a name to look up in the folders of the
-        /// child's `PATH`. A relative path starts at the child's working directory.
+        /// The program: a path if it contains a slash, otherwise a name that is looked up in the child's `PATH`. A relative path
+        /// starts at the child's working directory.
         public var executable: String
         /// The arguments after the program's name.
         public var arguments: [String]
@@ -20,19 +20,17 @@ extension ChildProcess {
         public var standardOutput: Output
         /// The child's standard error.
         public var standardError: ErrorOutput
-        /// Further descriptors, by their numbers in the child. All others are closed in the child, whether they were
-        /// opened with `O_CLOEXEC` or not.
+        /// More descriptors, by their numbers in the child. All others are closed in the child, with or without `O_CLOEXEC`.
         public var descriptors: [Int32: FileDescriptor] = [:]
         /// The process group and the session.
         public var group: Group
         /// The size of a new pseudo-terminal for the child; nil for none.
         ///
-        /// The terminal controls a session that the child leads. It takes the place of what is inherited, and
-        /// of the pipes of streams: what the child writes, also to standard error, comes from
-        /// ``Spawned/standardOutput``.
+        /// The terminal controls a session that the child leads. It replaces inherited descriptors and the pipes of streams: what
+        /// the child writes, to standard error too, is read from ``Spawned/standardOutput``.
         public var terminal: TerminalSize?
-        /// The signal that the child gets when the thread that has spawned it ends (prctl(2),
-        /// `PR_SET_PDEATHSIG`), and so when this process does; nil for none. Spawn it on a thread that lasts.
+        /// The signal that the child gets when the thread that spawned it ends (prctl(2), `PR_SET_PDEATHSIG`), with this process
+        /// at the latest; nil for none. Spawn it from a thread that lasts.
         public var parentDeathSignal: Int32?
 
         /// Describes a program to run.
@@ -67,8 +65,8 @@ extension ChildProcess.Configuration {
     public enum Environment: Sendable, Hashable {
         /// Those of this process.
         case inherited
-        /// Those of this process, with these in addition or instead, and without those whose value is nil. The others
-        /// reach the child as they are, also entries that are not text, are duplicates, or have no equals sign.
+        /// Those of this process, with these added or replaced, and those with the value nil removed. All other entries are
+        /// passed unchanged, even those that are not text, are duplicates, or have no equals sign.
         case updated([String: String?])
         /// These only.
         case custom([String: String])
@@ -94,7 +92,7 @@ extension ChildProcess.Configuration {
         case null
         /// A file.
         case file(FilePath)
-        /// A descriptor, which stays the caller's: such as an end of a pipe, which the caller closes then.
+        /// A descriptor, which the caller still owns, and closes after the spawn if it is an end of a pipe.
         case descriptor(FileDescriptor)
         /// What is written to ``ChildProcess/Spawned/standardInput``.
         case stream
@@ -106,10 +104,9 @@ extension ChildProcess.Configuration {
         case inherited
         /// Nowhere (`/dev/null`).
         case null
-        /// A file, which is created if it is missing (mode 0666, less the umask), and else replaced or
-        /// continued.
+        /// A file, which is created if it is missing (mode 0666, less the umask), otherwise truncated or appended to.
         case file(FilePath, append: Bool = false)
-        /// A descriptor, which stays the caller's: such as an end of a pipe, which the caller closes then.
+        /// A descriptor, which the caller still owns, and closes after the spawn if it is an end of a pipe.
         case descriptor(FileDescriptor)
         /// To ``ChildProcess/Spawned/standardOutput`` or ``ChildProcess/Spawned/standardError``.
         case stream
@@ -123,7 +120,7 @@ extension ChildProcess.Configuration {
         case null
         /// A file, as in ``ChildProcess/Configuration/Output/file(_:append:)``.
         case file(FilePath, append: Bool = false)
-        /// A descriptor, which stays the caller's.
+        /// A descriptor, which the caller still owns.
         case descriptor(FileDescriptor)
         /// To ``ChildProcess/Spawned/standardError``.
         case stream

@@ -7,11 +7,11 @@ extension ChildProcess {
     public struct Spawned {
         /// The process.
         public let process: ChildProcess
-        /// Writes to the child's standard input, if that is a stream. Closing it ends the child's input; that
-        /// of a terminal ends with the byte 4 (Control-D).
+        /// Writes to the child's standard input, if that is a stream. Closing it ends the child's input; byte 4 (Control-D) ends
+        /// that of a terminal.
         public let standardInput: OutputStream?
-        /// Reads the child's standard output, if that is a stream. It ends when the child, and each process
-        /// that has got the pipe from it, has closed it.
+        /// Reads the child's standard output, if that is a stream. Ends when the child and all processes that inherited the pipe
+        /// have closed it.
         public let standardOutput: InputStream?
         /// Reads the child's standard error, if that is a stream, and not a terminal.
         public let standardError: InputStream?
@@ -19,16 +19,13 @@ extension ChildProcess {
 
     /// Runs a program in a new process, and returns as soon as it runs.
     ///
-    /// The child has no signal blocked or ignored, whatever this process has, and no descriptors but the
-    /// standard ones and ``Configuration/descriptors``. Any thread may call this; it waits while the kernel
-    /// loads the program.
+    /// The child has no signal blocked or ignored, and no descriptors but the standard ones and
+    /// ``Configuration/descriptors``. May be called from any thread; blocks while the kernel loads the program.
     ///
     /// - Returns: The process and its streams.
-    /// - Throws: ``IOError`` that names the program, or the file that could not be opened for it:
-    ///   `Errno.noSuchFileOrDirectory`, `Errno.permissionDenied` or another error of execve(2); that of
-    ///   chdir(2); `Errno.resourceTemporarilyUnavailable` if the user may have no more processes;
-    ///   `Errno.tooManyOpenFiles`; `Errno.invalidArgument` for a string that contains a zero byte, or a
-    ///   variable's name with an equals sign.
+    /// - Throws: ``IOError`` that names the program, or the file that could not be opened for it: an error of execve(2) or
+    ///   chdir(2); `Errno.resourceTemporarilyUnavailable` if the user may have no more processes; `Errno.tooManyOpenFiles`;
+    ///   `Errno.invalidArgument` if a string contains a zero byte, or a variable's name an equals sign.
     public static func spawn(_ configuration: Configuration) throws(IOError) -> sending Spawned {
         let request = try SpawnRequest(configuration)
         let ends = try ChildEnds(configuration)

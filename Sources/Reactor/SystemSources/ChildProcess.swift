@@ -11,18 +11,16 @@ public import SystemPackage
 /// let termination = try await RunLoop.main.termination(of: child.process)
 /// ```
 ///
-/// Any thread may use it. On a run loop a ``ProcessSource`` calls a closure when the process has ended, a
-/// task awaits ``RunLoop/termination(of:timeout:inModes:)``, and a program without either calls ``wait(until:)``.
+/// Any thread may use it. To learn of the end, use a ``ProcessSource`` on a run loop,
+/// ``RunLoop/termination(of:timeout:inModes:)`` in async code, and ``wait(until:)`` elsewhere.
 ///
-/// A pidfd identifies the process from its beginning (clone(2), `CLONE_PIDFD`), so a signal never reaches another
-/// process that has the same number. The library installs no handler for SIGCHLD, and waits only for the children that
-/// it has spawned, not for those of Foundation's `Process` and of other libraries. It collects a process that has ended
-/// when the program asks how. Releasing the last reference does not end the process; the library then collects it in the
-/// background when it ends.
+/// A pidfd identifies the process from its beginning (clone(2), `CLONE_PIDFD`), so a signal never reaches another process with
+/// the same number. The library installs no handler for SIGCHLD, and waits only for the children that it has spawned, not for
+/// those of Foundation's `Process` and other libraries. A process that has ended is collected when the program asks how it
+/// ended. Releasing the last reference does not end the process; the library collects it in the background when it ends.
 ///
-/// If this process ends first, the child continues. If its standard streams were pipes to this process, it reads the end
-/// of its input, and its output fails with EPIPE. A child with a terminal gets SIGHUP. See
-/// ``Configuration/parentDeathSignal``.
+/// If this process ends first, the child continues: it reads the end of its input if that is a pipe from this process, its
+/// output to a pipe fails with EPIPE, and with a terminal it gets SIGHUP. See ``Configuration/parentDeathSignal``.
 ///
 /// Needs Linux 5.4.
 public final class ChildProcess: Sendable {
@@ -65,9 +63,9 @@ public final class ChildProcess: Sendable {
         }
     }
 
-    /// Waits until the process has ended, and blocks the thread meanwhile.
+    /// Blocks the thread until the process has ended.
     ///
-    /// A process whose output is a stream that no code reads waits, too, once the pipe is full.
+    /// A process whose output is a stream that no code reads does not end once the pipe is full.
     ///
     /// - Returns: How it has ended; nil if it still runs at `deadline`.
     @available(*, noasync, message: "await RunLoop.termination(of:)")
@@ -96,19 +94,17 @@ public final class ChildProcess: Sendable {
 
     /// Sends `signal` to the process.
     ///
-    /// - Throws: An error of pidfd_send_signal(2): `Errno.noSuchProcess` once the process has ended and was
-    ///   collected, `Errno.notPermitted`, `Errno.invalidArgument`.
+    /// - Throws: An error of pidfd_send_signal(2): `Errno.noSuchProcess` after the process was collected,
+    ///   `Errno.notPermitted`, `Errno.invalidArgument`.
     public func send(_ signal: CInt) throws(Errno) {
         try SystemCall.make { reactor_signal_process(descriptor, signal) }
     }
 
-    /// Sends `signal` to the process and to all others of its group, which it must lead: see
-    /// ``Configuration/Group``.
+    /// Sends `signal` to the group that the process leads: see ``Configuration/Group``.
     ///
-    /// - Throws: An error of kill(2): `Errno.noSuchProcess` if it leads no group, or has ended and was
-    ///   collected, by this object or by other code.
-    /// - Note: The group is identified by the pidfd since Linux 6.9, and by its number before. In that case do not collect
-    ///   the process in other code, by a wait for any child, during the call: another group might get the number.
+    /// - Throws: An error of kill(2): `Errno.noSuchProcess` if it leads no group or was collected.
+    /// - Note: Before Linux 6.9 the group is identified by its number: do not let other code collect the process during the
+    ///   call, by a wait for any child, as another group might get the number.
     public func sendToGroup(_ signal: CInt) throws(Errno) {
         // A process that is not collected keeps its number.
         try collected.withLock { collected throws(Errno) in
@@ -119,8 +115,7 @@ public final class ChildProcess: Sendable {
 
     /// Sends SIGTERM, and SIGKILL if the process still runs when `grace` has passed. Does not wait.
     ///
-    /// Does nothing if the process has ended. SIGKILL is sent even if every reference to this object has been
-    /// released.
+    /// Does nothing if the process has ended. SIGKILL is sent even if this object has been released.
     public func terminate(killAfter grace: Duration) {
         guard termination == nil else { return }
         try? send(SIGTERM)
@@ -139,8 +134,8 @@ public final class ChildProcess: Sendable {
 
     /// Sets the size of the process's terminal. The kernel sends SIGWINCH to the terminal's foreground processes.
     ///
-    /// - Throws: An error of ioctl_tty(2); `Errno.badFileDescriptor` once the standard output's stream is
-    ///   closed, and `Errno(rawValue: ENOTTY)` for a process without a terminal.
+    /// - Throws: An error of ioctl_tty(2): `Errno(rawValue: ENOTTY)` for a process without a terminal;
+    ///   `Errno.badFileDescriptor` after the stream of its standard output was closed.
     public func resizeTerminal(to size: TerminalSize) throws(Errno) {
         guard let terminal else { throw Errno(rawValue: ENOTTY) }
         try terminal.use { (number) throws(Errno) in
@@ -162,25 +157,20 @@ private enum Collector {
     private static let waiting = Mutex<[CInt]>([])
 
     static func add(_ descriptor: CInt) {
-        let descriptors = waiting.withLock { waiting in
-            defer { waiting = [] }
-            return waiting + [descriptor]
-        }
-        let hasWorkers = (try? DispatchWorkers.prepare()) != nil
-        for descriptor in descriptors {
-            if hasWorkers {
-                collectAtEnd(descriptor)
-            } else if (try? JoinableThread(name: "reactor.collect") { collect(descriptor) }) == nil {
-                waiting.withLock { $0.append(descriptor) }
-            }
-        }
+        let descriptors = waiting.withLock { exchange(&$0, with: []) } + [descriptor]
+        let left = descriptors.filter { !collectAtEnd($0) }
+        waiting.withLock { $0 += left }
     }
 
-    private static func collectAtEnd(_ descriptor: CInt) {
+    private static func collectAtEnd(_ descriptor: CInt) -> Bool {
+        guard (try? DispatchWorkers.prepare()) != nil else {
+            return (try? JoinableThread(name: "reactor.collect") { collect(descriptor) }) != nil
+        }
         let source = DispatchSource.makeReadSource(fileDescriptor: descriptor, queue: .global(qos: .utility))
         source.setEventHandler { source.cancel() }
         source.setCancelHandler { collect(descriptor) }
         source.activate()
+        return true
     }
 
     /// Waits for the end: a debugger may have the process for some time after that.
@@ -197,12 +187,11 @@ extension ChildProcess {
     public struct Termination: Sendable, Hashable {
         /// Why a process has ended.
         public enum Reason: Sendable, Hashable {
-            /// It has returned from main, or called exit(3), with a status from 0 to 255.
+            /// It returned from main or called exit(3), with a status from 0 to 255.
             case exited(status: Int32)
-            /// A signal has ended it, perhaps with a core dump.
+            /// A signal ended it, perhaps with a core dump.
             case signalled(Int32, dumpedCore: Bool)
-            /// Other code of this program has collected it: with a wait for any child, or by ignoring
-            /// SIGCHLD.
+            /// Other code in this program collected it: by a wait for any child, or by ignoring SIGCHLD.
             case unknown
         }
 
@@ -212,8 +201,7 @@ extension ChildProcess {
             public let userTime: Duration
             /// The processor time in the kernel.
             public let systemTime: Duration
-            /// The most memory that was resident, in bytes: at least what this process had when it spawned the child,
-            /// whose memory they shared at first.
+            /// The peak of resident memory in bytes: at least that of this process at the spawn, as both shared memory then.
             public let maximumResidentSize: Int
             /// The page faults that needed no input.
             public let minorFaults: Int

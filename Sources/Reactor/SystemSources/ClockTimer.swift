@@ -2,12 +2,11 @@ import CReactorLinux
 import Glibc
 public import SystemPackage
 
-/// Calls a closure on a run loop's thread at a date of the wall clock, or of a clock that goes on while the
-/// system is suspended.
+/// Calls a closure on a run loop's thread at a date of the wall clock, or of a clock that continues while the system is
+/// suspended.
 ///
-/// A ``Timer`` is on the monotonic clock, which is not set and stops while the system is suspended. A timer
-/// on the wall clock follows it: when the clock is set, the closure gets ``Event/clockWasSet``, and the fire
-/// date is as far away as the clock says now. If it has passed, the timer fires.
+/// A ``Timer`` uses the monotonic clock, which cannot be set, and stops while the system is suspended. A timer on the wall clock
+/// follows it: when the clock is set, the closure gets ``Event/clockWasSet``, and the timer fires if its date has passed.
 ///
 /// ```swift
 /// let alarm = try ClockTimer(.wallClock, at: ClockTimer.Clock.wallClock.now + .seconds(3600)) { timer, event in
@@ -16,19 +15,17 @@ public import SystemPackage
 /// try RunLoop.current.add(alarm, forMode: .default)
 /// ```
 ///
-/// Firings that come while the loop is busy or runs in another mode are one. The closure is called and
-/// released on the loop's thread, and may capture anything. The loop keeps the timer alive until it is
-/// closed. A timer and its loop belong to one thread; every method traps on another. A task awaits
-/// ``RunLoop/firings(of:at:every:inModes:)``.
+/// Firings while the loop is busy or runs in another mode are combined into one. The closure is called and released on the
+/// loop's thread, and may capture anything. The loop retains the timer until it is closed. A timer and its loop belong to one
+/// thread; every method traps on another. In async code, use ``RunLoop/firings(of:at:every:inModes:)``.
 ///
-/// Each uses a descriptor: timerfd_create(2), with `TFD_TIMER_CANCEL_ON_SET`. A timer does not wake a
-/// suspended system.
+/// Each timer uses a descriptor: timerfd_create(2), with `TFD_TIMER_CANCEL_ON_SET`. It does not wake a suspended system.
 public final class ClockTimer: EventSource {
     /// A clock of the system. Its dates are durations since its epoch.
     public enum Clock: Sendable {
         /// The date and time, since 1970-01-01 00:00 UTC (`CLOCK_REALTIME`). It may be set.
         case wallClock
-        /// The time since the system has started, also while it was suspended (`CLOCK_BOOTTIME`).
+        /// The time since the system started, including while it was suspended (`CLOCK_BOOTTIME`).
         case bootTime
 
         /// The present moment.
@@ -39,7 +36,7 @@ public final class ClockTimer: EventSource {
 
     /// Why the closure is called.
     public enum Event: Sendable, Hashable {
-        /// The fire date has come. `count` is more than one if further intervals have passed since.
+        /// The fire date has come. `count` is above one if more intervals have passed since.
         case fired(count: Int)
         /// The wall clock was set. The fire date stays.
         case clockWasSet
@@ -57,7 +54,7 @@ public final class ClockTimer: EventSource {
     private var handler: ((ClockTimer, Event) -> Void)?
     private let owner: DescriptorOwner
 
-    /// Makes a timer; it calls nothing until it is added to a loop.
+    /// Creates a timer, which calls nothing until it is added to a loop.
     ///
     /// - Parameters:
     ///   - clock: The clock.
@@ -106,8 +103,8 @@ public final class ClockTimer: EventSource {
 
     private var clockName: String { clock == .wallClock ? "wall clock" : "boot time" }
 
-    /// Removes the timer from its loop for good, and releases its closure and its descriptor. The closure is
-    /// not called after this.
+    /// Removes the timer from its loop permanently, and releases its closure and its descriptor. The closure is not called
+    /// again.
     public func close() {
         end()
         release()

@@ -10,45 +10,39 @@ public import SystemPackage
 /// try RunLoop.current.add(watcher, forMode: .default)
 /// ```
 ///
-/// A file is watched by its path, in its folder. The folder must exist, the file need not. An editor that saves
-/// by renaming a new file to the old one's name is no ``Event/modified(_:)``: it is ``Event/created(_:)`` where
-/// only the file is watched, and ``Event/moved(from:to:)`` where its folder is. The new file is watched from then
-/// on.
+/// A file is watched by its path, in its folder: the folder must exist, the file need not. An editor that saves by renaming a
+/// new file causes no ``Event/modified(_:)``, but ``Event/created(_:)`` if only the file is watched, and
+/// ``Event/moved(from:to:)`` if its folder is. The new file is watched from then on. Of a symbolic link to a file the link is
+/// watched, not what is written through it.
 ///
-/// A relative path keeps its meaning when the process changes its current directory, and is reported as given.
+/// A folder is watched for changes of what is in it; with ``watch(_:recursively:)`` also in all folders below, except through
+/// symbolic links. Folders that appear later are watched too, and their contents are reported as created. A folder that moves
+/// within what is watched is followed. A folder that was given itself and is removed, moved or unmounted is reported as
+/// ``Event/vanished(_:)`` and no longer watched, even if another appears at its path: to learn that, watch the folder above.
 ///
-/// A file that was given as a symbolic link is that link: what is written through it is not reported. In a folder
-/// that was given by two paths, events have the one that was given first, also once that is given up.
+/// Paths are reported as they were given; a relative one keeps its meaning when the process changes its current directory. If a
+/// folder is watched by two paths, events report the first, even after that path is unwatched.
 ///
-/// A folder is watched for the changes of what is in it, with ``watch(_:recursively:)`` also in all folders below.
-/// Those that appear later are watched as well, and what they contain by then is reported as created. A folder is
-/// followed when it is moved within what is watched; symbolic links are not followed below the path that was
-/// given. If a folder that was given is itself removed, moved or unmounted, it is ``Event/vanished(_:)``, and its
-/// path is not watched any more, even if there is a folder again: watch the folder above to learn that.
+/// Events come in the order of the changes, and may be older than the disk: a path may be gone when it is reported. There are
+/// two exceptions. The move of something to where it is not watched is reported after some milliseconds, or with the next
+/// change of the names in its folder. And the contents of a new folder are reported with the folder, even if changes elsewhere
+/// came before.
 ///
-/// Events come in the order of the changes, whatever is watched, and may be older than what is on the disk: a
-/// path may be gone when it is reported. There are two exceptions. That something was moved to where it is not
-/// watched is reported when no second half of the move has come for some milliseconds, or with the next change
-/// of the names in its folder. And what a new folder contains is reported with the folder, though changes
-/// elsewhere may have come before.
+/// If changes come faster than the loop reads them, the kernel drops some. The watcher then watches the folders that exist now
+/// and reports ``Event/overflowed``: look at the files yourself. Later events may repeat what you have seen then.
 ///
-/// When changes come faster than the loop takes them, the kernel drops some. The watcher then watches the folders
-/// that are there now, and reports ``Event/overflowed``. It does not know what has changed in them: the client looks
-/// at the files itself. Later events may repeat what it has seen then.
+/// A watcher uses one descriptor, and one watch of the kernel for each folder. It reads folders on the loop's thread, a few
+/// milliseconds at a time. So a large tree is not yet watched completely when ``watch(_:recursively:)`` returns:
+/// ``Event/overflowed`` is reported when it is.
 ///
-/// One watcher uses one descriptor, whatever it watches, and the kernel one watch for each folder. Folders are read
-/// on the loop's thread, for a few milliseconds at a time, between other events. So a large tree is not watched
-/// completely when ``watch(_:recursively:)`` returns: ``Event/overflowed`` is reported when it is.
-///
-/// The closure is called and released on the loop's thread, and may capture anything. It may watch further
-/// paths, and close the watcher: no event is delivered after that. The loop keeps the watcher alive until it
-/// is closed. A watcher and its loop belong to one thread; every method traps on another. A task awaits
-/// ``RunLoop/fileEvents(at:recursively:inModes:)``.
+/// The closure is called and released on the loop's thread, and may capture anything. It may watch more paths, and close the
+/// watcher, after which no event is delivered. The loop retains the watcher until it is closed. A watcher and its loop belong
+/// to one thread; every method traps on another. In async code, use ``RunLoop/fileEvents(at:recursively:inModes:)``.
 public final class FileWatcher: EventSource {
     /// A change of a file, or of what is watched.
     public enum Event: Sendable, Hashable {
-        /// A file or folder has appeared: it was made, or moved here from where it was not watched, perhaps
-        /// in the place of another. What a folder contains is reported after it.
+        /// A file or folder was created, or moved here from where it was not watched, perhaps replacing another. The contents
+        /// of a folder are reported after it.
         case created(FilePath)
         /// A file has been written or truncated.
         case modified(FilePath)
@@ -58,30 +52,29 @@ public final class FileWatcher: EventSource {
         case attributesChanged(FilePath)
         /// A file or folder has been removed, or moved to where it is not watched.
         case removed(FilePath)
-        /// A file or folder has got another name or folder, perhaps in the place of another, which is gone.
+        /// A file or folder was moved or renamed, perhaps replacing another.
         ///
         /// A move back to where the last one began is ``removed(_:)`` and ``created(_:)``: it may be half of an exchange
-        /// (renameat2(2)), after which ``created(_:)`` reports what the other path has now.
+        /// (renameat2(2)), after which ``created(_:)`` reports what is at the other path now.
         case moved(from: FilePath, to: FilePath)
-        /// A folder that was given, or the folder of a file that was given, has been removed, moved or
-        /// unmounted. The path is the one that was given, and is not watched any more. A file that is removed
-        /// or moved is ``removed(_:)`` or ``moved(from:to:)``, and its path is still watched.
+        /// A folder that was given, or the folder of a file that was given, was removed, moved or unmounted. The path, as
+        /// given, is no longer watched. That of a file that is itself removed or moved still is.
         case vanished(FilePath)
-        /// Changes may have been missed: the kernel has dropped some, or a tree was too large to be watched in one
-        /// call of ``FileWatcher/watch(_:recursively:)``. Everything is being watched again; rescan the files.
+        /// Changes may have been missed: the kernel has dropped some, or a tree was too large for one call of
+        /// ``FileWatcher/watch(_:recursively:)``. Everything is watched now; rescan the files.
         case overflowed
-        /// A folder in a tree cannot be watched or read. The others still are, except that a limit of the kernel also
-        /// ends the reading of those that were not watched yet.
+        /// A folder in a tree cannot be watched or read. The others are, but at a limit of the kernel those that were not
+        /// watched yet are skipped.
         case errorOccurred(IOError)
     }
 
     /// Receives an event.
     public typealias Handler = (FileWatcher, Event) -> Void
 
-    /// The bytes that one pass reads: some two thousand events.
+    /// The maximum that one pass reads: some two thousand events.
     static let bytesPerPass = 65_536
-    /// How long a file that was moved away may be missing before it counts as removed. Both halves of a move
-    /// are in the kernel's queue within microseconds, unless its thread is suspended in between.
+    /// After this time without its second half, a move counts as a removal. The kernel queues both halves within microseconds,
+    /// unless the thread that moves is suspended in between.
     private static let movePatience = Duration.milliseconds(5)
 
     private var handler: Handler?
@@ -93,11 +86,11 @@ public final class FileWatcher: EventSource {
     private var isInterrupted = false
     private var timer: Timer?
 
-    /// Makes a watcher, which watches nothing yet.
+    /// Creates a watcher, which watches nothing yet.
     ///
     /// - Parameter handler: Called with the watcher and each event.
-    /// - Throws: ``IOError`` with `Errno.tooManyOpenFiles`, which names `fs.inotify.max_user_instances` if
-    ///   that limit is reached, or `Errno.noMemory`.
+    /// - Throws: ``IOError`` with `Errno.noMemory` or `Errno.tooManyOpenFiles`; it names `fs.inotify.max_user_instances` if that
+    ///   limit is reached.
     public init(handler: @escaping Handler) throws(IOError) {
         let tree = try WatchedFolders()
         let number = tree.inotify.number
@@ -112,7 +105,7 @@ public final class FileWatcher: EventSource {
         return "file watcher: \(paths) paths, \(folders) folders"
     }
 
-    /// The paths that are watched, as they were given, but for needless dots and slashes.
+    /// The paths that are watched, as given, but without redundant dots and slashes.
     public var paths: [FilePath] {
         requireLoopThread()
         return tree?.paths ?? []
@@ -124,30 +117,28 @@ public final class FileWatcher: EventSource {
     /// ``Event/overflowed`` is reported: changes in folders that were not watched yet have no event.
     ///
     /// - Parameters:
-    ///   - path: A folder, or a file, which need not exist while its folder does. If a folder appears there, that is
-    ///     reported, and what is in it is not.
+    ///   - path: A folder; or a file, which need not exist if its folder does. If a folder appears there, that is reported, but
+    ///     not its contents.
     ///   - recursively: Whether the folders below are watched, too.
-    /// - Throws: ``IOError`` with `Errno.noSpace`, which names `fs.inotify.max_user_watches`, if that limit
-    ///   is reached; `Errno.noSuchFileOrDirectory`, `Errno.permissionDenied` and other errors of stat(2);
-    ///   `Errno.noMemory`;
-    ///   `Errno.badFileDescriptor` once the watcher is closed. The path is not watched then, even if it was before.
+    /// - Throws: ``IOError``: an error of stat(2); `Errno.noSpace` at the limit `fs.inotify.max_user_watches`, which it names;
+    ///   `Errno.noMemory`; `Errno.badFileDescriptor` if the watcher is closed. The path is then not watched, even if it was
+    ///   before.
     public func watch(_ path: FilePath, recursively: Bool = false) throws(IOError) {
         requireLoopThread()
         guard tree != nil else { throw IOError(.watch, "\(path)", .badFileDescriptor) }
         defer { deliverLater() }
-        try tree?.watch(path.withoutNeedlessParts, recursively: recursively)
+        try tree?.watch(path.normalized, recursively: recursively)
     }
 
-    /// Stops watching a path that was given to ``watch(_:recursively:)``. Changes that were made before may
-    /// still be delivered.
+    /// Stops watching a path that was given to ``watch(_:recursively:)``. Earlier changes may still be delivered.
     public func unwatch(_ path: FilePath) {
         requireLoopThread()
-        tree?.unwatch(path.withoutNeedlessParts)
+        tree?.unwatch(path.normalized)
         deliverLater()
     }
 
-    /// Removes the watcher from its loop for good, and releases its closure and its descriptor. No event is
-    /// delivered after this.
+    /// Removes the watcher from its loop permanently, and releases its closure and its descriptor. No further event is
+    /// delivered.
     public func close() {
         end()
         release()
@@ -221,9 +212,8 @@ public final class FileWatcher: EventSource {
 }
 
 extension FilePath {
-    /// The same path without needless dots and slashes; the current folder is a dot. Two dots behind a symbolic
-    /// link are not needless.
-    fileprivate var withoutNeedlessParts: FilePath {
+    /// The same path without redundant dots and slashes; the current folder is a dot. Two dots may follow a symbolic link.
+    fileprivate var normalized: FilePath {
         let path = FilePath(root: root, components.filter { $0.kind != .currentDirectory })
         return path.isEmpty ? "." : path
     }

@@ -2,8 +2,8 @@ import Glibc
 import Synchronization
 import SystemPackage
 
-/// Calls a closure on a run loop's thread when tasks of the system lose time because memory, the processor or
-/// storage is short: the kernel's pressure stall information (PSI).
+/// Calls a closure on a run loop's thread when tasks of the system lose time for lack of memory, processors or storage: the
+/// kernel's pressure stall information (PSI).
 ///
 /// ```swift
 /// let pressure = try PressureSource(.memory, stalledFor: .milliseconds(150), within: .seconds(1)) { _, event in
@@ -12,9 +12,9 @@ import SystemPackage
 /// try RunLoop.current.add(pressure, forMode: .common)
 /// ```
 ///
-/// Tasks that are stalled are reported at most once in each window. The closure is called and released on the loop's thread, and may
-/// capture anything. The loop keeps the source alive until it is closed. A source and its loop belong to one
-/// thread; every method traps on another. A task awaits ``RunLoop/pressure(on:of:stalledFor:within:inModes:)``.
+/// Stalls are reported at most once in each window. The closure is called and released on the loop's thread, and may capture
+/// anything. The loop retains the source until it is closed. A source and its loop belong to one thread; every method traps on
+/// another. In async code, use ``RunLoop/pressure(on:of:stalledFor:within:inModes:)``.
 ///
 /// The kernel needs `CONFIG_PSI`, and `psi=1` among its parameters if it is off by default.
 public final class PressureSource: EventSource {
@@ -38,9 +38,9 @@ public final class PressureSource: EventSource {
 
     /// What has happened.
     public enum Event: Sendable, Hashable {
-        /// Tasks have lost as much time as was given.
+        /// Tasks have lost the given time.
         case stalled
-        /// The kernel does not watch any more. The source is closed when the closure returns.
+        /// The kernel has stopped watching. The source is closed when the closure returns.
         case errorOccurred(IOError)
     }
 
@@ -55,12 +55,10 @@ public final class PressureSource: EventSource {
     ///   - resource: What to watch.
     ///   - share: Whose time counts.
     ///   - stall: How much time must be lost within a window.
-    ///   - window: The window: 500 ms to 10 s, and without the capability `CAP_SYS_RESOURCE` a multiple of 2
-    ///     s.
+    ///   - window: The window: 500 ms to 10 s, and without the capability `CAP_SYS_RESOURCE` a multiple of 2 s.
     ///   - handler: Called with the source and what has happened.
-    /// - Throws: ``IOError`` that names the file: with `Errno.noSuchFileOrDirectory` or `Errno.notSupported`
-    ///   if the kernel has no PSI, `Errno.invalidArgument` for a window that it refuses,
-    ///   `Errno.permissionDenied`.
+    /// - Throws: ``IOError`` that names the file: with `Errno.noSuchFileOrDirectory` or `Errno.notSupported` if the kernel has
+    ///   no PSI, `Errno.invalidArgument` for a window that it refuses, `Errno.permissionDenied`.
     public init(
         _ resource: Resource, of share: Share = .some, stalledFor stall: Duration, within window: Duration,
         handler: @escaping (PressureSource, Event) -> Void
@@ -78,8 +76,7 @@ public final class PressureSource: EventSource {
     /// What is watched.
     public override var description: String { "\(resource) pressure\(isValid ? "" : " (closed)")" }
 
-    /// Removes the source from its loop for good, and releases its closure and its descriptors. The closure
-    /// is not called after this.
+    /// Removes the source from its loop permanently, and releases its closure and descriptors. The closure is not called again.
     public func close() { end() }
 
     override var noun: String { "source of \(resource) pressure" }
@@ -105,12 +102,12 @@ public final class PressureSource: EventSource {
 
 /// A thread that waits for a trigger of the kernel, and counts in an event counter.
 ///
-/// The kernel reports a trigger to the first that asks, as a priority event, so that an epoll in an epoll, as
-/// a hosted loop has, would lose it.
+/// The kernel reports a trigger once, to the first that asks, as a priority event: an epoll in an epoll, as a hosted loop has,
+/// would lose it.
 private final class PressureMonitor: Sendable {
     let counter: OwnedDescriptor
     private let file: OwnedDescriptor
-    private let end: OwnedDescriptor
+    private let waiting = DescriptorWait()
     private let process = ProcessIdentity.current
     /// errno; 0 while the thread watches.
     private let error = Atomic<CInt>(0)
@@ -118,13 +115,11 @@ private final class PressureMonitor: Sendable {
     init(_ path: FilePath, _ trigger: String) throws(Errno) {
         let file = OwnedDescriptor(try SystemCall.open(path, O_RDWR | O_NONBLOCK))
         let counter = try OwnedDescriptor.eventCounter()
-        let end = try OwnedDescriptor.eventCounter()
         _ = try Array("\(trigger)\0".utf8).withBytes { (bytes) throws(Errno) in
             try SystemCall.write(bytes, to: file.number)
         }
         self.file = consume file
         self.counter = consume counter
-        self.end = consume end
         _ = try JoinableThread(name: "reactor.pressure") { [self] in run() }
     }
 
@@ -136,7 +131,7 @@ private final class PressureMonitor: Sendable {
 
     /// Ends the thread, which closes the descriptors. A child of fork(2) has no such thread, and its counter is the
     /// parent's.
-    func stop() { if process.isCurrent { addOne(toEventCounter: end.number) } }
+    func stop() { if process.isCurrent { waiting.end() } }
 
     private func run() {
         do throws(Errno) { try watch() } catch {
@@ -147,15 +142,10 @@ private final class PressureMonitor: Sendable {
 
     /// Counts until ``stop()``.
     private func watch() throws(Errno) {
-        while true {
-            var requests: [2 of pollfd] = [
-                pollfd(fd: file.number, events: Int16(POLLPRI), revents: 0),
-                pollfd(fd: end.number, events: Int16(POLLIN), revents: 0),
-            ]
-            try SystemCall.poll(&requests, timeout: -1)
-            if requests[1].revents != 0 { return }
-            // POLLERR: the trigger is gone.
-            guard requests[0].revents == Int16(POLLPRI) else { throw Errno(rawValue: ENODEV) }
+        while try waiting.wait(for: CInt(POLLPRI), of: file.number) {
+            // The wait has taken the event; an error stays. Then the trigger is gone.
+            let events = try SystemCall.poll(file.number, for: CInt(POLLPRI))
+            guard events & CInt(POLLERR) == 0 else { throw Errno(rawValue: ENODEV) }
             addOne(toEventCounter: counter.number)
         }
     }

@@ -1,11 +1,10 @@
 /// Calls a closure on a run loop's thread when a child process has ended.
 ///
-/// The closure is called once, and then the source is cancelled. It is called and destroyed on the loop's
-/// thread, so it may capture what is not `Sendable`. Output that the child has written before it ended may
-/// still wait in its streams.
+/// The closure is called once, and then the source is cancelled. It is called and released on the loop's thread, and may capture
+/// anything. The child's last output may still wait in its streams.
 ///
-/// A source and its loop belong to one thread; every method traps on another. Any number of sources, on any
-/// number of loops, may wait for the same process. A task awaits ``RunLoop/termination(of:timeout:inModes:)``.
+/// A source and its loop belong to one thread; every method traps on another. Any number of sources, on any number of loops, may
+/// wait for the same process. In async code, use ``RunLoop/termination(of:timeout:inModes:)``.
 ///
 /// ```swift
 /// let child = try ChildProcess.spawn(.init("make", ["all"]))
@@ -20,7 +19,7 @@ public final class ProcessSource: EventSource {
     private var handler: ((ProcessSource, ChildProcess.Termination) -> Void)?
     private var delays = CollectingPause()
 
-    /// Makes a source; it does nothing until it is added to a loop.
+    /// Creates a source, which does nothing until it is added to a loop.
     ///
     /// - Parameters:
     ///   - process: The process to wait for, which may have ended already.
@@ -35,8 +34,7 @@ public final class ProcessSource: EventSource {
     /// The process, and whether it runs.
     public override var description: String { "\(process)\(isValid ? "" : " (cancelled)")" }
 
-    /// Removes the source from its loop for good and releases its closure, which is not called after this.
-    /// The process goes on.
+    /// Removes the source from its loop permanently and releases its closure, which is not called again. The process continues.
     public func cancel() { end() }
 
     override var noun: String { "source of process \(process.processIdentifier)" }

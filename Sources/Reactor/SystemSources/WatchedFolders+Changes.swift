@@ -35,19 +35,22 @@ extension WatchedFolders {
     private mutating func settle() {
         for number in exchange(&settling, with: []) {
             guard let folder = folders[number] else { continue }
-            // What it contains is compared with the changes until it is read.
-            if folder.isBeingRead { unsettled.append(number) } else { folder.settle() }
+            // Until it is read, its contents are compared with the changes.
+            if folder.isBeingRead {
+                unsettled.append(number)
+            } else {
+                (folder.isUnsettled, folder.reported) = (false, nil)
+            }
         }
     }
 
-    /// Looks again for the folders that were not where the kernel said, unless they may still be known where
-    /// they were before.
+    /// Looks again for folders that were not found, unless a pending move may explain that.
     private mutating func findMissing() {
         guard !moves.contains(where: { $0.value.isFolder }) else { return }
         unread += exchange(&missing, with: []).map { ($0, .missing) }
     }
 
-    /// Reports what was moved away before `date` as removed, unless the kernel may hold the second half.
+    /// Reports what was moved before `date` as removed, unless the kernel may hold the second half.
     mutating func expireMoves(before date: Deadline) {
         guard !moves.isEmpty, changes.isEmpty, !hasUnread else { return }
         for (cookie, move) in moves where move.date <= date { expire(cookie) }
@@ -62,7 +65,7 @@ extension WatchedFolders {
         appearIfExchanged(move)
     }
 
-    /// Ends the wait for the second half of a move. Its folder is cut off until it has another place.
+    /// Returns a move that no longer waits for its second half. Its folder is cut off until it has another place.
     private mutating func take(_ cookie: UInt32) -> Move? {
         guard let move = moves.removeValue(forKey: cookie) else { return nil }
         if let number = move.number {
@@ -102,7 +105,7 @@ extension WatchedFolders {
         takeChange(change, of: Place(folder: change.folder, name: name), in: folder)
     }
 
-    /// Takes a change of a name in a folder, which is watched.
+    /// Handles a change of a name in a watched folder.
     private mutating func takeChange(_ change: FolderChange, of place: Place, in folder: Folder) {
         if change.isOfNames {
             for reader in readers where reader.number == place.folder { reader.changed.insert(place.name) }
@@ -150,7 +153,7 @@ extension WatchedFolders {
         drop(place)
     }
 
-    /// Reports that a file or folder is at `place`, perhaps instead of another, which was not reported there.
+    /// Reports that a file or folder is at `place`, perhaps replacing another.
     mutating func appear(at place: Place, isFolder: Bool) {
         guard let folder = folders[place.folder], let path = path(of: place) else { return }
         events.append(.created(path))
@@ -160,7 +163,7 @@ extension WatchedFolders {
         if isFolder, folder.isInTree { unread.append((place, .appeared)) }
     }
 
-    /// Reports what is where the move began, if that may have been an exchange (renameat2(2)).
+    /// Reports what is where the move began, if it may be half of an exchange (renameat2(2)).
     private mutating func appearIfExchanged(_ move: Move) {
         let place = move.place
         guard move.arrival != nil, folders[place.folder]?.reports(place.name) == true,
@@ -193,18 +196,11 @@ extension WatchedFolders {
         }
     }
 
-    /// Whether a folder was taken for the one that is moved, because it was at its place when that was looked at.
+    /// Whether another folder was taken for the one that is moved, because it was at that place when the place was looked up.
     private func isUnsettledElsewhere(_ number: CInt, than place: Place) -> Bool {
         guard folders[number]?.isUnsettled == true, let path = path(of: place, onDisk: true) else {
             return false
         }
         return !isAt(path, number)
-    }
-}
-
-extension WatchedFolders.Folder {
-    fileprivate func settle() {
-        isUnsettled = false
-        reported = nil
     }
 }

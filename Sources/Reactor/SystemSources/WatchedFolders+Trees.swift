@@ -6,9 +6,9 @@ extension WatchedFolders {
     /// Where a watched folder is.
     enum Whereabouts {
         case at(Location, below: [FilePath.Component])
-        /// In the move with that cookie, or below a folder that is: where is not known yet.
+        /// In the move with that cookie, or below a folder that is: not known yet.
         case inMove(UInt32)
-        /// In a tree that is not watched any more.
+        /// In a tree that is no longer watched.
         case nowhere
     }
 
@@ -61,7 +61,7 @@ extension WatchedFolders {
         return true
     }
 
-    /// Makes the folder `number` the one at `place`; false if the place is in that folder.
+    /// Links the folder `number` at `place`; returns false if the place is in that folder.
     @discardableResult mutating func link(_ number: CInt, at place: Place) -> Bool {
         guard let folder = folders[number], let parent = folders[place.folder], !isBelow(place.folder, number)
         else { return false }
@@ -203,7 +203,7 @@ extension WatchedFolders {
         }
     }
 
-    /// Makes the folder at `path` the one at `place`; nil if it is, or if later changes may say that it is another.
+    /// Links the folder at `path` at `place`; returns nil if it is already, or if later changes may say that another is there.
     private mutating func enter(
         _ path: FilePath, _ place: Place, _ cause: FolderReader.Cause
     ) throws(Errno) -> CInt? {
@@ -246,7 +246,7 @@ extension WatchedFolders {
         if cause == .given, !isIncomplete { refusal = error } else { events.append(.errorOccurred(error)) }
     }
 
-    /// Checks the places of the folders below `number`, which was moved, that may not be the ones that were announced.
+    /// Checks whether the unsettled folders below `number`, which was moved, are where they were announced.
     mutating func checkUnsettled(below number: CInt) {
         for other in unsettled + settling where other != number && isBelow(other, number) {
             guard let place = folders[other]?.place, let path = path(of: other, onDisk: true),

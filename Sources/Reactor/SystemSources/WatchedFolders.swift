@@ -3,13 +3,12 @@ import SystemPackage
 
 /// The folders that one inotify(7) instance watches, and the events that its changes mean.
 ///
-/// The folders of a tree are linked by names, so a subtree is moved or left by changing one link. A link counts
-/// if both ends have it: folders whose link was cut are silent, and are ended some at a time.
+/// The folders of a tree are linked by names, so a subtree is moved or left by changing one link. A link counts if both ends
+/// have it. Folders whose link was cut are silent, and are ended a few at a time.
 ///
-/// The kernel's queue is behind the disk. So a folder that appears is looked up later than the kernel
-/// announced it: another may be at its path by then, or it may be elsewhere. Until everything that was queued
-/// by then has been read, the folder is unsettled, and its place is checked when its path changes; one that
-/// was not found is missing, and looked for again.
+/// The kernel's queue is behind the disk: when a folder's appearance is read, another may be at its path, or it may be elsewhere.
+/// Until everything that was queued by then has been read, the folder is unsettled: its place is checked when its path changes.
+/// A folder that was not found is missing, and looked for again.
 struct WatchedFolders: ~Copyable {
     /// A path that was given.
     struct Root {
@@ -38,8 +37,8 @@ struct WatchedFolders: ~Copyable {
         /// Whether the kernel may still hold changes from before it was watched.
         var isUnsettled = false
         var isBeingRead = false
-        /// The names that were reported since it was read, while it is unsettled, and whether the kernel may still announce
-        /// that they were made; nil if those that it contained were not reported.
+        /// While it is unsettled, the names that were reported since it was read, and whether the kernel may still announce that
+        /// they were created; nil if its contents were not reported.
         var reported: [FileName: Bool]?
         /// The cookie of the move of it whose second half has not come.
         var move: UInt32?
@@ -78,7 +77,7 @@ struct WatchedFolders: ~Copyable {
         var changes: [FolderChange] = []
     }
 
-    /// How long one pass handles changes and reads folders: short for other timers, and long beside a pass itself.
+    /// How long one pass handles changes and reads folders: short for other timers, long compared with a pass.
     static let patience = Duration.milliseconds(5)
 
     let inotify: OwnedDescriptor
@@ -102,8 +101,7 @@ struct WatchedFolders: ~Copyable {
     /// The folders that are being read, and where others are to be read.
     var readers: [FolderReader] = []
     var unread: [(place: Place, cause: FolderReader.Cause)] = []
-    /// The folders that are to be ended, unless they have been found again; those once all is read; and the roots to begin
-    /// again.
+    /// The folders to end unless they have been found again, those to end once all is read, and the roots to begin again.
     var (cut, stale, lost): ([CInt], [CInt], [FilePath]) = ([], [], [])
     /// Whether changes may be missed until all is read.
     var isIncomplete = false
@@ -115,7 +113,7 @@ struct WatchedFolders: ~Copyable {
     var counts: (paths: Int, folders: Int) { (roots.count, folders.count) }
 
     /// Whether the kernel holds changes.
-    var hasUnread: Bool { (try? SystemCall.poll(inotify.number, for: POLLIN)) ?? 0 != 0 }
+    var hasUnread: Bool { SystemCall.isReadable(inotify.number) }
 
     init() throws(IOError) {
         do throws(Errno) {
@@ -123,8 +121,7 @@ struct WatchedFolders: ~Copyable {
             inotify = OwnedDescriptor(try SystemCall.make { inotify_init1(flags) })
         } catch .tooManyOpenFiles {
             // Either the process has no descriptor left, or the user no instance.
-            let counter = try? OwnedDescriptor.eventCounter()
-            let isFree = counter != nil
+            let isFree = (try? OwnedDescriptor.require(1)) != nil
             throw IOError(
                 .watch, isFree ? "files (limit: fs.inotify.max_user_instances)" : "files", .tooManyOpenFiles)
         } catch {
@@ -139,7 +136,7 @@ struct WatchedFolders: ~Copyable {
 
     // MARK: Paths that are given
 
-    /// Watches `path`, and no longer as it was watched before. What the kernel holds of it is not lost.
+    /// Replaces the watch of `path`. Queued changes are kept.
     mutating func watch(_ path: FilePath, recursively: Bool) throws(IOError) {
         let (location, isFolder): (Location, Bool)
         do throws(Errno) {
@@ -164,9 +161,8 @@ struct WatchedFolders: ~Copyable {
             throw error
         }
         if before?.isRecursive == true, let root = roots[path], !root.isRecursive { leaveTree(root.folder) }
-        let isBeingRead =
-            recursively && (readers.contains { $0.cause == .given } || unread.contains { $0.cause == .given })
-        if isBeingRead { isIncomplete = true }
+        let causes = readers.map(\.cause) + unread.map(\.cause)
+        if recursively, causes.contains(.given) { isIncomplete = true }
     }
 
     mutating func unwatch(_ path: FilePath) {
@@ -206,14 +202,14 @@ struct WatchedFolders: ~Copyable {
         leaveTree(root.folder)
     }
 
-    /// A folder has been moved, and with it what was given below: the kernel tells that of the folder alone.
+    /// Ends the roots below a folder that was moved: the kernel reports only the folder.
     mutating func vanish(below path: FilePath) {
         guard let below = rootsBelow[path] else { return }
         for number in Set(below.compactMap { roots[$0]?.folder }) { endRoots(of: number) }
     }
 
-    /// Stops watching the paths that were given for a folder and for the files in it, but for those that lead to it: they
-    /// were given after it was moved.
+    /// Stops watching the paths that were given for a folder and for files in it, except those that still lead to it: they were
+    /// given after it was moved.
     mutating func endRoots(of number: CInt) {
         guard let folder = folders[number] else { return }
         let given = folder.given.values.joined().compactMap { roots[$0] }
