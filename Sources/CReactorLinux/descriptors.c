@@ -14,7 +14,10 @@
 
 ssize_t reactor_read_now(int descriptor, void *bytes, size_t count) {
     struct iovec place = {bytes, count};
-    return preadv2(descriptor, &place, 1, -1, RWF_NOWAIT);
+    ssize_t read;
+    do read = preadv2(descriptor, &place, 1, -1, RWF_NOWAIT);
+    while (read < 0 && errno == EINTR);
+    return read >= 0 ? read : -errno;
 }
 
 // The signal that a write has raised, if any; else 0.

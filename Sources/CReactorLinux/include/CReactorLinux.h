@@ -89,6 +89,14 @@ REACTOR_SAFE void reactor_forget_cancellation(void *registration);
 /// In Swift.
 void reactor_open_gate(void *gate) __attribute__((weak));
 
+// MARK: References (Swift's runtime)
+
+/// Retains an object, and returns it; NULL if its deinitializer has begun.
+void *swift_tryRetain(void *object);
+/// Keeps the memory of an object after its deinitializer, with its reference counts.
+void *swift_unownedRetain(void *object);
+void swift_unownedRelease(void *object);
+
 // MARK: The thread's loop
 
 /// The number of the calling thread's run loop; 0 if it has none.
@@ -159,8 +167,8 @@ void reactor_signal_unsubscribe(void *token);
 int pipe2(int ends[2], int flags);
 int ptsname_r(int master, char *name, size_t size);
 ssize_t getdents64(int folder, void *entries, size_t size);
-/// A read(2) that does not block (preadv2(2), RWF_NOWAIT). -1 with EOPNOTSUPP if the kernel doesn't support
-/// that.
+/// A read(2) that does not block (preadv2(2), RWF_NOWAIT). Returns -errno instead of -1: EOPNOTSUPP if the kernel doesn't
+/// support that.
 ssize_t reactor_read_now(int descriptor, void *bytes, size_t count);
 /// A write(2) that fails with EPIPE or EFBIG without raising SIGPIPE or SIGXFSZ, whatever the signals'
 /// dispositions.

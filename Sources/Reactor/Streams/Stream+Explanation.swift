@@ -70,7 +70,7 @@ extension StreamEngine {
     /// Whether the client has set a delegate, or overrides that, and the last event has found it.
     fileprivate var mayHaveDelegate: Bool {
         state.withLock { state in
-            (state.isGivenDelegate || state.isSubclassed) && state.machine.delegateState != .missing
+            (state.delegate.isSet || state.isSubclassed) && state.machine.delegateState != .missing
         }
     }
 
@@ -164,7 +164,7 @@ extension StreamEngine: Watched {
     /// predicate. One that was on a loop may have been removed on purpose.
     private var idleness: String? {
         let (machine, backend, childOutput, hasDelegate) = state.withLock { state in
-            (state.machine, state.backend, state.childOutput, state.isGivenDelegate && !state.isSubclassed)
+            (state.machine, state.backend, state.childOutput, state.delegate.isSet && !state.isSubclassed)
         }
         let isOpening = if case .waiting = backend.progress() { true } else { false }
         // A call that waits for the opening returns with it, and one that waits for bytes changes the status.

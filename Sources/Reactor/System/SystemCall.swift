@@ -82,11 +82,10 @@ extension SystemCall {
         return count
     }
 
-    /// A read(2) that does not block (preadv2(2), `RWF_NOWAIT`). Throws `EOPNOTSUPP` if the kernel has none for the
-    /// descriptor.
-    @inline(__always)
-    static func readNow(_ descriptor: CInt, into buffer: inout MutableRawSpan) throws(Errno) -> Int {
-        try make { buffer.withAddress { unsafe reactor_read_now(descriptor, $0, $1) } }
+    /// A read(2) that does not block (preadv2(2), `RWF_NOWAIT`): nil if no bytes are available. Throws `EOPNOTSUPP` if the
+    /// kernel has none for the descriptor.
+    static func readNow(_ descriptor: CInt, into buffer: inout MutableRawSpan) throws(Errno) -> Int? {
+        try count(buffer.withAddress { unsafe reactor_read_now(descriptor, $0, $1) })
     }
 
     /// getdents64(2).

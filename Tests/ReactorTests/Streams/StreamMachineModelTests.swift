@@ -239,7 +239,7 @@ extension Model {
         switch action {
         case .none, .signal, .update: break
         case .disarm: isWatched = false
-        case .confirm, .checkRoom: check(false, "a question where there is no answer")
+        case .confirm, .checkRoom, .fail: check(false, "a question where there is no answer")
         case .enqueue:
             check(machine.isOnQueue && !isEnqueued && callback == nil, "a needless callback on the queue")
             isEnqueued = true

@@ -36,14 +36,14 @@ import Testing
         async
     {
         await #expect(processExitsWith: .success) {
-            let (first, _) = try socketPair()
-            let given = Stream.connection(descriptor: FileDescriptor(rawValue: first), closeWhenDone: true)
-            guard given.input.setProperty(false, forKey: .shouldCloseNativeSocketKey) else { exit(1) }
-            let owned = Stream.connection(descriptor: FileDescriptor(rawValue: first), closeWhenDone: true)
-            for stream in [owned.input, owned.output] { stream.close() }
-            guard dup2(0, first) == first else { exit(2) }
-            let reused = InputStream(descriptor: FileDescriptor(rawValue: first), closeWhenDone: true)
-            withExtendedLifetime((given, reused)) {}
+            let (socket, pipe) = (FileDescriptor(rawValue: try socketPair().0), try FileDescriptor.pipe())
+            let former = Stream.connection(descriptor: socket, closeWhenDone: true)
+            guard former.input.setProperty(false, forKey: .shouldCloseNativeSocketKey) else { exit(1) }
+            let streams = [socket, pipe.readEnd].map { InputStream(descriptor: $0, closeWhenDone: true) }
+            streams[1].close()
+            guard dup2(0, pipe.readEnd.rawValue) >= 0 else { exit(2) }
+            let next = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+            withExtendedLifetime((former, streams, next)) {}
             exit(0)
         }
     }

@@ -56,13 +56,14 @@ final class DescriptorInput: InputBackend {
     }
 
     /// Nil if no bytes are available, or none can be read before poll(2) reports them.
+    @inline(__always)
     private func attempt(_ number: CInt, _ buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
         do throws(Errno) {
             let count =
                 canTry.load(ordering: .relaxed)
                 ? try SystemCall.readNow(number, into: &buffer)
                 : try SystemCall.read(number, into: &buffer)
-            if count == 0, shared.awaitsFirstWriter { return nil }
+            guard let count, count > 0 || !shared.awaitsFirstWriter else { return nil }
             return Transfer(count: count, isAtEnd: count == 0)
         } catch {
             switch error {

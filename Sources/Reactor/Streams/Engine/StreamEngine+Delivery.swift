@@ -34,97 +34,120 @@ struct Recipient: ~Copyable {
     }
 }
 
+/// What the engine does next. It releases the receiver of an event with nothing locked: these may be the last references.
+private enum Step: ~Copyable {
+    case deliver(Stream.Event, Recipient)
+    case other(StreamMachine.Action)
+}
+
 // MARK: - On a loop
 
 extension StreamEngine {
-    /// Delivers what is pending, and what the kernel reports, on the thread of `source`'s loop.
-    func serve(on source: StreamSource, _ report: StreamMachine.Report) {
-        var recipient: Recipient?
-        var queue: StreamQueue?
-        var fault: Errno?
-        let action = state.withLock { state in
-            var action = state.machine.serve(on: .current, report, isInRunningMode: isInRunningMode)
-            if action == .confirm || action == .checkRoom { action = state.decide(after: action, &fault) }
-            switch action {
-            case .deliver: recipient = self.recipient(state)
-            case .enqueue: queue = state.queue
-            default: break
-            }
-            return action
-        }
-        if case .deliver(let event) = action, let recipient = recipient.take() {
-            if !deliver(event, to: recipient, on: nil) { source.isHandled = false }
-            return
-        }
-        source.isHandled = false
-        if let fault { return failRoom(fault) }
-        if let queue { return enqueueCallback(on: queue) }
-        if action == .disarm { try? source.setInterest([]) } else { perform(action) }
+    /// Delivers what is pending, and what the kernel reports, on the thread of the stream's loop. Returns whether an event has
+    /// found its delegate.
+    func serve(_ report: StreamMachine.Report) -> Bool {
+        @inline(__always)
+        func begin(_ state: inout sending State) -> sending Step { state.step(after: report) }
+        return perform(state.withLock(begin), on: nil)
     }
 
-    /// Fails the stream because a check for room has failed.
-    private func failRoom(_ fault: Errno) {
-        fail(backend.transferFailed(fault))
-        refresh()
+    /// Calls the delegate for an event, then for the rest of the batch, or does what `step` says instead.
+    ///
+    /// - Parameter queue: The queue that this runs on; nil on a loop.
+    /// - Returns: Whether the event has been delivered.
+    @inline(__always)
+    private func perform(_ step: consuming Step, on queue: StreamQueue?) -> Bool {
+        switch consume step {
+        case .deliver(let event, let recipient):
+            let isDelivered = recipient.receive(event)
+            @inline(__always)
+            func end(_ state: inout sending State) -> sending Step {
+                state.step(after: event, isDelivered: isDelivered, on: queue)
+            }
+            switch state.withLock(end) {
+            case .other(.none): break
+            case let rest: performRest(rest, on: queue)
+            }
+            return isDelivered
+        case .other(let action):
+            if action != .none { perform(action) }
+            return false
+        }
     }
+
+    private func performRest(_ step: consuming Step, on queue: StreamQueue?) { _ = perform(step, on: queue) }
 
     /// Performs what the machine has decided.
-    @inline(never)
     func perform(_ action: StreamMachine.Action) {
         switch action {
         case .signal, .update: update()
         case .turnPassed: backend.turnPassed()
-        default: break
+        case .enqueue: if let queue = state.withLock({ $0.queue }) { enqueueCallback(on: queue) }
+        case .disarm: try? state.withLock { $0.machine.source(on: .current) }?.value.setInterest([])
+        case .fail(let error):
+            fail(backend.transferFailed(error))
+            refresh()
+        case .none, .confirm, .checkRoom, .deliver: break
         }
-    }
-
-    /// Calls the delegate for `event`, then for the rest of the batch.
-    ///
-    /// - Parameter queue: The queue that this runs on; nil on a loop.
-    /// - Returns: Whether `event` has been delivered.
-    @discardableResult
-    private func deliver(
-        _ event: Stream.Event, to recipient: consuming Recipient, on queue: StreamQueue?
-    ) -> Bool {
-        let isDelivered = recipient.receive(event)
-        var recipient: Recipient?
-        let action = state.withLock { state in
-            let mayContinue =
-                state.machine.hasMoreInBatch
-                && (queue.map { $0 === state.queue }
-                    ?? state.machine.isScheduled(on: .current, isInRunningMode))
-            let action = state.machine.delivered(event, toDelegate: isDelivered, mayContinue: mayContinue)
-            guard case .deliver = action else { return state.next }
-            recipient = self.recipient(state)
-            return action
-        }
-        if case .deliver(let next) = action, let recipient = recipient.take() {
-            deliver(next, to: recipient, on: queue)
-        } else if action != .none {
-            perform(action)
-        }
-        return isDelivered
     }
 }
 
 extension StreamEngine.State {
-    /// Asks the backend what has to be known before an event is delivered.
+    /// Decides what to do about a report of this thread's loop.
+    @inline(__always)
+    fileprivate mutating func step(after report: StreamMachine.Report) -> Step {
+        let action = machine.serve(on: .current, report, isInRunningMode: isInRunningMode)
+        return step(action == .confirm || action == .checkRoom ? decide(after: action) : action)
+    }
+
+    /// Decides what to do after the delegate has been called, or was not found.
     ///
-    /// - Parameter fault: Set to the error of a check for room.
+    /// - Parameter queue: The queue that it was called on; nil for this thread's loop.
+    @inline(__always)
+    fileprivate mutating func step(
+        after event: Stream.Event, isDelivered: Bool, on queue: StreamQueue?
+    ) -> Step {
+        if isDelivered, !machine.hasMoreInBatch {
+            machine.endDelivery()
+            return .other(next)
+        }
+        return continueBatch(after: event, isDelivered: isDelivered, on: queue)
+    }
+
     @inline(never)
-    fileprivate mutating func decide(after action: StreamMachine.Action, _ fault: inout Errno?)
-        -> StreamMachine.Action
-    {
+    private mutating func continueBatch(
+        after event: Stream.Event, isDelivered: Bool, on queue: StreamQueue?
+    ) -> Step {
+        let mayContinue =
+            queue.map { $0 === self.queue } ?? machine.isScheduled(on: .current, isInRunningMode)
+        let action = machine.delivered(event, toDelegate: isDelivered, mayContinue: mayContinue)
+        return step(action == .none ? next : action)
+    }
+
+    @inline(__always)
+    private func step(_ action: StreamMachine.Action) -> Step {
+        guard case .deliver(let event) = action else { return .other(action) }
+        let recipient = Recipient(
+            stream: stream.load(), delegate: isSubclassed ? nil : delegate.load())
+        return .deliver(event, recipient)
+    }
+
+    /// Decides what to do on the stream's queue.
+    fileprivate mutating func beginCallback(on queue: StreamQueue) -> Step {
+        let action = self.queue === queue ? machine.beginCallback() : .none
+        return step(action == .none ? next : action)
+    }
+
+    /// Asks the backend what has to be known before an event is delivered.
+    @inline(never)
+    private mutating func decide(after action: StreamMachine.Action) -> StreamMachine.Action {
         var action = action
         if action == .confirm {
             action = machine.serve(
                 on: .current, backend.isReady() ? .confirmed : .none, isInRunningMode: isInRunningMode)
         }
         guard action == .checkRoom else { return action }
-        do throws(Errno) { return machine.checked(try backend.checkRoom()) } catch {
-            fault = error
-            return .none
-        }
+        do throws(Errno) { return machine.checked(try backend.checkRoom()) } catch { return .fail(error) }
     }
 }
 
@@ -180,18 +203,7 @@ extension StreamEngine {
     /// deliver.
     func enqueueCallback(on queue: StreamQueue) {
         queue.enqueue { [self] in
-            var recipient: Recipient?
-            let action = state.withLock { state -> StreamMachine.Action in
-                guard state.queue === queue else { return .none }
-                let action = state.machine.beginCallback()
-                if case .deliver = action { recipient = self.recipient(state) }
-                return action
-            }
-            if case .deliver(let event) = action, let recipient = recipient.take() {
-                deliver(event, to: recipient, on: queue)
-            } else {
-                perform(state.withLock { $0.next })
-            }
+            _ = perform(state.withLock { $0.beginCallback(on: queue) }, on: queue)
         }
     }
 }

@@ -12,8 +12,8 @@ final class StreamSource: EventSource {
     }
 
     override func serve(_ readiness: Readiness) {
-        engine.serve(
-            on: self, readiness.isDisjoint(with: [.readable, .writable]) ? .none : .made(reportedAt))
+        isHandled = engine.serve(
+            readiness.isDisjoint(with: [.readable, .writable]) ? .none : .made(reportedAt))
     }
 
     override func loopEnded(_ loop: RunLoop) { engine.loopEnded(loop) }

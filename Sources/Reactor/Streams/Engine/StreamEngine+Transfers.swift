@@ -5,14 +5,16 @@ import SystemPackage
 extension StreamEngine.State {
     /// What is left to do after a change. A signal for this thread's loop has been given already.
     var next: StreamMachine.Action {
-        @inline(__always) mutating get {
-            guard machine.mayDeliver else { return .none }
-            if machine.mustAskBackend { askBackend() }
-            let action = machine.next
-            guard action == .signal, let source = machine.source(on: .current) else { return action }
-            source.value.markReady()
-            return .none
-        }
+        @inline(__always) mutating get { machine.mayHaveNext ? findNext() : .none }
+    }
+
+    @inline(never)
+    private mutating func findNext() -> StreamMachine.Action {
+        if machine.mustAskBackend { askBackend() }
+        let action = machine.next
+        guard action == .signal, let source = machine.source(on: .current) else { return action }
+        source.value.markReady()
+        return .none
     }
 
     /// Asks the backend how far an opening has come, and what the next read or write can expect.
@@ -60,8 +62,7 @@ extension StreamEngine {
     ) throws(Errno) -> Transfer? {
         let moved = try state.withLock { (state) throws(Errno) -> (Transfer, StreamMachine.Action)? in
             guard state.machine.isOpen, size > 0, let transfer = try move(&state) else { return nil }
-            _ = state.machine.begin(count: size)
-            state.machine.finishTransfer(transfer, after: .last)
+            state.machine.makeTransfer(transfer, after: .last)
             return (transfer, state.next)
         }
         guard let (transfer, action) = moved else { return nil }

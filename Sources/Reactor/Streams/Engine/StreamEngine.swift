@@ -21,8 +21,10 @@ final class StreamEngine: Sendable {
         var isScheduledForTask = false
         /// The events that went to a delegate without a method for them.
         var ignored: Stream.Event = []
-        /// Whether there is a delegate, unless its last reference has been released since.
-        var isGivenDelegate = false
+        /// The stream, which owns the engine.
+        var stream = WeakReference<Stream>(nil)
+        /// The delegate that the stream was given.
+        var delegate = WeakReference<any StreamDelegate>(nil)
         /// How often the client has set the delegate.
         var delegateChanges = 0
         /// Whether the stream is a client's subclass, which may override `delegate` and `write`.
@@ -36,11 +38,6 @@ final class StreamEngine: Sendable {
     static let mostBytes = 0x7fff_f000
 
     let state: Mutex<State>
-    /// The stream, which owns the engine, and the delegate that it was given.
-    ///
-    /// `nonisolated(unsafe)` is right because both are only accessed with `state` locked.
-    private nonisolated(unsafe) weak var owner: Stream?
-    private nonisolated(unsafe) weak var givenDelegate: (any StreamDelegate)?
     /// The path or descriptor that the stream was created for, as its errors name it; nil where the backend
     /// knows.
     private let givenSubject: String?
@@ -55,7 +52,7 @@ final class StreamEngine: Sendable {
     func attach(to stream: Stream) {
         let isSubclassed = type(of: stream) != InputStream.self && type(of: stream) != OutputStream.self
         state.withLock { state in
-            unsafe owner = stream
+            state.stream = WeakReference(stream)
             state.isSubclassed = isSubclassed
         }
     }
@@ -67,7 +64,7 @@ final class StreamEngine: Sendable {
         get {
             var delegate: (any StreamDelegate)?
             state.withLock { state in
-                let given = unsafe givenDelegate
+                let given = state.delegate.load()
                 delegate = given === state.taskDelegate ? nil : given
             }
             return delegate
@@ -78,7 +75,7 @@ final class StreamEngine: Sendable {
             var former: (any StreamDelegate)?
             guard replacesTaskDelegate(newValue) else { return }
             let (mustRefresh, handoff) = state.withLock { state in
-                former = unsafe givenDelegate
+                former = state.delegate.load()
                 return (setDelegate(newValue, isOther: former !== newValue, &state), state.handoff)
             }
             withExtendedLifetime(former) {}
@@ -94,7 +91,7 @@ final class StreamEngine: Sendable {
         var former: (any StreamDelegate)?
         let (result, mustRefresh) = state.withLock { state -> (TaskDelegate?, Bool) in
             if let known = state.taskDelegate { return (known, false) }
-            former = unsafe givenDelegate
+            former = state.delegate.load()
             guard former == nil else { return (nil, false) }
             state.taskDelegate = new
             return (new, setDelegate(new, isOther: true, &state))
@@ -108,9 +105,8 @@ final class StreamEngine: Sendable {
     private func setDelegate(
         _ delegate: (any StreamDelegate)?, isOther: Bool, _ state: inout State
     ) -> Bool {
-        unsafe givenDelegate = delegate
+        state.delegate = WeakReference(delegate)
         state.ignored = []
-        state.isGivenDelegate = delegate != nil
         state.delegateChanges += 1
         return delegate != nil && state.machine.setDelegate(isOther: isOther) && state.machine.isScheduled
     }
@@ -132,14 +128,6 @@ final class StreamEngine: Sendable {
         }
         if isScheduledForTask { detach() }
         return true
-    }
-
-    /// The stream, and its delegate unless the stream has to be asked for it.
-    ///
-    /// Called with `state` locked. The caller releases the result after unlocking: it may hold the last
-    /// references.
-    func recipient(_ state: borrowing State) -> Recipient {
-        unsafe Recipient(stream: owner, delegate: state.isSubclassed ? nil : givenDelegate)
     }
 
     var status: Stream.Status { state.withLock { $0.machine.status } }

@@ -134,18 +134,23 @@ extension StreamMachine {
     /// An event has been delivered, or has found no delegate and waits for one.
     ///
     /// - Parameter mayContinue: Whether the rest of the batch may be delivered here.
-    @inline(__always)
     mutating func delivered(
         _ event: Stream.Event, toDelegate isDelivered: Bool, mayContinue: Bool
     ) -> Action {
-        if isDelivered, mayContinue, let next = takeNext() {
-            return .deliver(next)
+        if isDelivered {
+            if mayContinue, let next = takeNext() { return .deliver(next) }
+            endDelivery()
+        } else {
+            delivery = .idle
+            delegateState = delegateState == .replaced ? .expected : .missing
+            restore(event)
         }
-        delivery = .idle
-        delegateState = isDelivered || delegateState == .replaced ? .expected : .missing
-        if !isDelivered { restore(event) }
         return .none
     }
+
+    /// The last event of a batch has been delivered.
+    @inline(__always)
+    mutating func endDelivery() { (delivery, delegateState) = (.idle, .expected) }
 
     /// Whether the batch has more events.
     var hasMoreInBatch: Bool { batchBits & pendingBits != 0 }

@@ -64,8 +64,11 @@ extension StreamMachine {
     /// Events are delivered on a queue from now on.
     mutating func joinQueue() { isOnQueue = true }
 
-    /// What the engine has to do after a change.
+    /// Whether the engine has to ask the backend, or do something, after a change.
     @inline(__always)
+    var mayHaveNext: Bool { mayDeliver && (mustAskBackend || isBehind || mustDeliver) }
+
+    /// What the engine has to do after a change.
     var next: Action {
         guard mayDeliver else { return .none }
         return isBehind ? .update : mustDeliver ? .signal : .none

@@ -27,6 +27,8 @@ struct StreamMachine {
         case update
         /// Tell the backend that a turn has passed since ``hold(awaitsTurn:)``.
         case turnPassed
+        /// Fail the stream: the engine's check for room has failed.
+        case fail(Errno)
     }
 
     /// What the kernel says about bytes that can be moved.
@@ -205,6 +207,15 @@ struct StreamMachine {
         }
     }
 
+    /// A read or a write begins and has finished at once.
+    ///
+    /// - Parameter poll: The last one of the calling thread.
+    @inline(__always)
+    mutating func makeTransfer(_ transfer: Transfer, after poll: Poll) {
+        isUnacknowledged = false
+        note(transfer, after: poll)
+    }
+
     /// A read or a write has finished. A transfer event that became pending meanwhile may be about the bytes
     /// that it moved, so it is dropped.
     ///
@@ -212,6 +223,11 @@ struct StreamMachine {
     @inline(__always)
     mutating func finishTransfer(_ transfer: Transfer, after poll: Poll) {
         if status == .reading || status == .writing { status = .open }
+        note(transfer, after: poll)
+    }
+
+    @inline(__always)
+    private mutating func note(_ transfer: Transfer, after poll: Poll) {
         pendingBits &= ~transferBits
         lastTransfer = poll
         room = transfer.room
