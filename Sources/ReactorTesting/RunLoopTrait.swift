@@ -25,9 +25,6 @@ public import Testing
 /// not count. On a machine whose processors are busy the limit is up to five times as long: the time in which threads
 /// wait for one (`/proc/pressure/cpu`) does not count either. It is three times as long under a sanitizer, and
 /// REACTOR_TESTING_PATIENCE in the environment multiplies it. On a test inside a suite with this trait, the test's own limit counts.
-///
-/// With REACTOR_TESTING_LEAKS in the environment, a process whose tests have left descriptors or threads says at its exit which,
-/// and fails.
 public struct RunLoopTrait: SuiteTrait, TestTrait, TestScoping {
     /// How long a test may run.
     public let timeLimit: Duration

@@ -5,7 +5,7 @@ import SystemPackage
 /// Lets a bounded number of tests run at once, and ends the process when only tests are left that do not end.
 ///
 /// With REACTOR_TESTING_PROGRESS in the environment it prints, every so many seconds, how many test cases have ended, and which
-/// one has run longest. With REACTOR_TESTING_LEAKS the process fails if tests have left descriptors or threads.
+/// one has run longest.
 final class TestLimiter: Sendable {
     static let shared = TestLimiter()
 
@@ -43,8 +43,7 @@ final class TestLimiter: Sendable {
             fatalError("The thread that watches the limits of tests cannot be started.")
         }
         loop = thread.runLoop
-        if environmentVariable("REACTOR_TESTING_LEAKS") != nil { LeakCheck.start() }
-        let interval = environmentVariable("REACTOR_TESTING_PROGRESS").flatMap { Int($0) }
+        let interval = unsafe getenv("REACTOR_TESTING_PROGRESS").flatMap { unsafe Int(String(cString: $0)) }
         if let interval, interval > 0 {
             let timer = Timer(interval: .seconds(interval), repeats: true) { [self] _ in reportProgress() }
             loop.add(timer, forMode: .common)

@@ -96,23 +96,19 @@ private struct RunningLimit {
 /// For how long a thread of the machine has been waiting for a processor since it was started; zero if the kernel does not say
 /// (/proc/pressure/cpu).
 private func processorWait() -> Duration {
-    let total = firstLine(of: "/proc/pressure/cpu")?.split(separator: "=").last.flatMap { Int($0) }
-    return .microseconds(total ?? 0)
-}
-
-/// The first line of a file of /proc; nil if there is none.
-func firstLine(of path: FilePath) -> Substring? {
-    guard let file = try? FileDescriptor.open(path, .readOnly) else { return nil }
+    guard let file = try? FileDescriptor.open(FilePath("/proc/pressure/cpu"), .readOnly) else { return .zero }
     var bytes = [UInt8](repeating: 0, count: 256)
     let count = try? file.closeAfter {
         try unsafe bytes.withUnsafeMutableBytes { try unsafe file.read(into: $0) }
     }
-    return count.map { String(decoding: bytes.prefix($0), as: UTF8.self).prefix { $0 != "\n" } }
+    let line = String(decoding: bytes.prefix(count ?? 0), as: UTF8.self).prefix { $0 != "\n" }
+    let total = line.split(separator: "=").last.flatMap { Int($0) }
+    return .microseconds(total ?? 0)
 }
 
 /// How many times as long as its limit a test may run: more under a sanitizer, which makes it several times slower.
 private let limitFactor: Int = {
-    let factor = environmentVariable("REACTOR_TESTING_PATIENCE").flatMap { Int($0) } ?? 1
+    let factor = unsafe getenv("REACTOR_TESTING_PATIENCE").flatMap { unsafe Int(String(cString: $0)) } ?? 1
     return max(factor, 1) * (isSanitized ? 3 : 1)
 }()
 

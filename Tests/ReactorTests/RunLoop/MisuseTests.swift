@@ -147,7 +147,7 @@ enum Misuse: String, CaseIterable, Codable {
 
 /// The process's descriptors of a kind that has no file, such as eventfd(2).
 private func descriptors(of kind: String) -> [CInt] {
-    (3..<256).filter { number in
+    (3..<1024).filter { number in
         var target = [CChar](repeating: 0, count: 256)
         readlink("/proc/self/fd/\(number)", &target, 255)
         return strstr(target, "[\(kind)]") != nil
