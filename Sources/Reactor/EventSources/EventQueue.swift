@@ -99,13 +99,26 @@ final class EventSignal: Sendable {
 
 /// The events that the consumer has not taken yet.
 final class EventQueue<Event: Sendable>: Sendable {
-    fileprivate let events = Mutex<ArraySlice<Event>>([])
+    fileprivate struct Events {
+        /// Apart from the others: mostly there is one event, which then needs no memory.
+        var first: Event?
+        var others: ArraySlice<Event> = []
+
+        mutating func append(_ event: Event) {
+            if first == nil { first = event } else { others.append(event) }
+        }
+    }
+
+    fileprivate let events = Mutex(Events())
 
     func take() -> Event? {
         events.withLock { events in
-            let event = events.popFirst()
-            // An empty slice keeps the memory of its array.
-            if events.isEmpty { events = [] }
+            let event = events.first.take()
+            if !events.others.isEmpty {
+                events.first = events.others.popFirst()
+                // An empty slice keeps the memory of its array.
+                if events.others.isEmpty { events.others = [] }
+            }
             return event
         }
     }
@@ -122,9 +135,20 @@ final class EventInlet<Event: Sendable>: Sendable {
 
     deinit { signal.finish() }
 
-    /// Changes the events in the queue, and lets the consumer continue.
-    func put(_ change: (inout ArraySlice<Event>) -> Void) {
-        queue?.events.withLock { change(&$0) }
+    /// Puts `event` in the place of the one that has not been taken, and lets the consumer continue.
+    func put(_ event: Event) {
+        queue?.events.withLock { $0.first = event }
+        signal.gate.open()
+    }
+
+    /// Appends `event`, and lets the consumer continue.
+    ///
+    /// - Parameter isRepeated: Whether it says no more than an event that the consumer has not taken.
+    func append(_ event: Event, unless isRepeated: (Event) -> Bool = { _ in false }) {
+        queue?.events.withLock { events in
+            let isKnown = events.first.map(isRepeated) == true || events.others.contains(where: isRepeated)
+            if !isKnown { events.append(event) }
+        }
         signal.gate.open()
     }
 
@@ -132,7 +156,7 @@ final class EventInlet<Event: Sendable>: Sendable {
     func append(_ event: Event, from source: EventSource) {
         if !signal.beginDelivery() { try? source.setInterest([]) }
         // Also lets a consumer continue that has seen the queue empty and is about to wait.
-        put { $0.append(event) }
+        append(event)
     }
 
     func finish(throwing error: Errno) { signal.finish(throwing: error) }

@@ -45,7 +45,7 @@ final class EventSubscription: Sendable {
         let inlet = EventInlet(signal, events)
         let source = DescriptorSource(descriptor, for: []) { source, readiness in
             // Not an event that is kept: it may be over when the consumer asks.
-            if signal.beginDelivery() { inlet.put { $0 = [readiness] } } else { try? source.setInterest([]) }
+            if signal.beginDelivery() { inlet.put(readiness) } else { try? source.setInterest([]) }
         }
         self.init(to: [source], on: loop, signal, for: interest, isWatchingDescriptor: true)
     }

@@ -132,7 +132,7 @@ extension RunLoop {
             interval: interval, repeats: true, tolerance: tolerance, file: file, line: line
         ) { [inlet = EventInlet(signal, ticks)] timer in
             let date = timer.fireDate
-            inlet.put { $0 = [date] }
+            inlet.put(date)
         }
         for mode in modes { add(timer, forMode: mode) }
         return Events(EventSubscription(to: [], timer, on: self, signal), ticks)
@@ -160,8 +160,7 @@ extension RunLoop {
         var sources: [SignalSource] = []
         for number in signals {
             let source = try attempt(.watch, "signal \(number)") { () throws(Errno) in
-                try SignalSource(number) { _, _ in inlet.put { if !$0.contains(number) { $0.append(number) } }
-                }
+                try SignalSource(number) { _, _ in inlet.append(number) { $0 == number } }
             }
             sources.append(source)
         }

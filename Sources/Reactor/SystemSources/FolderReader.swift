@@ -45,14 +45,14 @@ final class FolderReader {
 
     /// Some records of getdents64(2); none at the end, or if the folder was removed.
     private func read() throws(Errno) -> ArraySlice<UInt8> {
-        var records = [UInt8](repeating: 0, count: 32_768)
-        let count = try records.withMutableBytes { (bytes) throws(Errno) in
+        var records: [UInt8] = []
+        _ = try records.append(upTo: 32_768) { (bytes) throws(Errno) in
             do throws(Errno) { return try SystemCall.readNames(descriptor.number, into: &bytes) } catch {
                 guard error == .noSuchFileOrDirectory else { throw error }
                 return 0
             }
         }
-        return records.prefix(count)
+        return records[...]
     }
 
     /// Each record begins with 16 bytes that are not needed, its length in 2, and the type. The name is behind them.

@@ -270,10 +270,13 @@ struct FileName: Hashable {
         hash = component.hashValue
     }
 
-    /// The bytes before the first zero; nil if there are none.
+    /// The bytes before the first zero; nil if there are none, or there is no zero.
     init?(_ bytes: ArraySlice<UInt8>) {
-        let characters = bytes.prefix { $0 != 0 }.map { CChar(bitPattern: $0) } + [0]
-        guard let component = FilePath.Component(platformString: characters) else { return nil }
+        guard bytes.contains(0) else { return nil }
+        let component = unsafe bytes.withUnsafeBytes {
+            unsafe FilePath.Component(platformString: $0.baseAddress!.assumingMemoryBound(to: CChar.self))
+        }
+        guard let component else { return nil }
         self.init(component)
     }
 
