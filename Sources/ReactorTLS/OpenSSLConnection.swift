@@ -81,7 +81,7 @@ struct OpenSSLConnection: ~Copyable {
 
     // MARK: Names
 
-    /// Has the peer's certificate checked for a host's name. A wildcard stands for a whole label, and as on a Mac, the common
+    /// Requires a peer certificate for a host's name. A wildcard stands for a whole label, and as on a Mac, the common
     /// name counts for nothing.
     func check(_ name: String) -> Bool {
         let flags = X509_CHECK_FLAG_NEVER_CHECK_SUBJECT | X509_CHECK_FLAG_NO_PARTIAL_WILDCARDS
@@ -89,7 +89,7 @@ struct OpenSSLConnection: ~Copyable {
         return SSL_set1_host(pointer, name) == 1
     }
 
-    /// Has the peer's certificate checked for an address. Certificates have no interfaces.
+    /// Requires a peer certificate for an address. Certificates have no interfaces.
     func check(_ address: SocketAddress) -> Bool {
         let parameters = unsafe SSL_get0_param(pointer)
         func set(_ number: some FixedWidthInteger) -> Bool {

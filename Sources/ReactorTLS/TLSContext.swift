@@ -140,7 +140,7 @@ final class TLSContext: Sendable {
 
     // MARK: Names
 
-    /// Has the peer's certificate checked for the name, and sends that to the server unless it is an address.
+    /// Requires a peer certificate for the name, and sends that to the server unless it is an address.
     func setName(
         _ name: String?, of connection: borrowing OpenSSLConnection, _ peer: String
     ) throws(TLSError) {

@@ -120,7 +120,7 @@ final class ChunkWorker: Sendable {
     private func enqueue() { queue.async(execute: DispatchWorkers.noted { [self] in work() }) }
 
     private func work() {
-        // Nobody else reads the file during a job.
+        // No other code reads the file during a job.
         var reader: FileReader?
         var next = update { $0.beginWork(&$1) }
         while true {

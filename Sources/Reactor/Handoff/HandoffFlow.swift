@@ -53,9 +53,9 @@ struct HandoffFlow: Sendable {
     private static let chunksPerJob = 64
 
     let limits: HandoffLimits
-    /// Has the loop take the latest update. Nil before the loop's side begins, and once it has ended.
+    /// Makes the loop take the latest update. Nil before the loop's side begins, and once it has ended.
     private var announce: Callback?
-    /// Has the reader, the loop or the worker, read again.
+    /// Makes the reader, which is the loop or the worker, read again.
     private var resumeReading: Callback?
     /// The file that the worker reads; nil if the loop reads.
     private var source: FileSource?

@@ -7,7 +7,7 @@ import CReactorLinux
 /// contents, until it is destroyed itself.
 ///
 /// `@safe`: the unowned reference that it owns keeps the object's reference counts readable, and the runtime retains no object
-/// whose deinitializer has begun. Whoever loads the object ensures that this thread may use it.
+/// whose deinitializer has begun. The caller of `load()` ensures that its thread may use it.
 @safe
 struct WeakReference<Object>: ~Copyable {
     /// An `Object?`, whose first word is the object's address, and the second one of an existential.
