@@ -16,7 +16,6 @@ let package = Package(
     products: [
         .library(name: "Reactor", targets: ["Reactor"]),
         .library(name: "ReactorFoundation", targets: ["ReactorFoundation"]),
-        .library(name: "ReactorCoreFoundation", targets: ["ReactorCoreFoundation"]),
         .library(name: "ReactorGLib", targets: ["ReactorGLib"]),
         .library(name: "ReactorTLS", targets: ["ReactorTLS"]),
         .library(name: "ReactorHTTP", targets: ["ReactorHTTP"]),
@@ -42,18 +41,11 @@ let package = Package(
             ],
             swiftSettings: settings
         ),
-        // The global CF and kCF names, which ReactorFoundation re-exports.
-        .target(
-            name: "ReactorCoreFoundation",
-            dependencies: ["Reactor", system],
-            swiftSettings: settings
-        ),
         .target(
             name: "ReactorFoundation",
             dependencies: [
                 "CReactorLinux",
                 "Reactor",
-                "ReactorCoreFoundation",
                 system,
             ],
             swiftSettings: settings
@@ -116,7 +108,7 @@ let package = Package(
                 "CReactorLinux",
                 "CReactorTestSupport",
                 "Reactor",
-                "ReactorCoreFoundation",
+                "ReactorFoundation",
                 "ReactorTesting", "ReactorTestSupport",
                 "async-main-probe",
                 "main-loop-probe",

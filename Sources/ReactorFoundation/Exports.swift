@@ -2,7 +2,6 @@
 // Foundation, these names mean Reactor's types.
 @_exported public import Foundation
 @_exported public import Reactor
-@_exported public import ReactorCoreFoundation
 
 /// A thread's event loop. Replaces Foundation's type.
 public typealias RunLoop = Reactor.RunLoop
@@ -16,11 +15,3 @@ public typealias InputStream = Reactor.InputStream
 public typealias OutputStream = Reactor.OutputStream
 /// A receiver of stream events. Replaces Foundation's type.
 public typealias StreamDelegate = Reactor.StreamDelegate
-/// The security level of a socket stream. Replaces Foundation's type.
-public typealias StreamSocketSecurityLevel = ReactorCoreFoundation.StreamSocketSecurityLevel
-/// The keys of a SOCKS proxy's configuration. Replaces Foundation's type.
-public typealias StreamSOCKSProxyConfiguration = ReactorCoreFoundation.StreamSOCKSProxyConfiguration
-/// The version of the SOCKS protocol. Replaces Foundation's type.
-public typealias StreamSOCKSProxyVersion = ReactorCoreFoundation.StreamSOCKSProxyVersion
-/// The service type of a socket stream. Replaces Foundation's type.
-public typealias StreamNetworkServiceTypeValue = ReactorCoreFoundation.StreamNetworkServiceTypeValue

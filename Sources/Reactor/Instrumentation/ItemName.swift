@@ -36,7 +36,7 @@ final class ItemName: Sendable {
 
     /// The modules whose code makes items on behalf of a client, for Cocoa's spellings: their places tell nothing.
     private static let cocoaModules: Set = [
-        "ReactorCoreFoundation", "ReactorFoundation", "ReactorHTTPFoundation",
+        "ReactorFoundation", "ReactorHTTPFoundation",
     ]
 
     /// The same place with another label; nil if nothing is left.

@@ -215,7 +215,7 @@ extension Stream.PropertyKey {
     public static let socketKeepAliveKey = Self("ReactorSocketKeepAlive")
 }
 
-// Cocoa's keys, which are public in ReactorCoreFoundation.
+// Cocoa's keys, which are public in ReactorFoundation.
 extension Stream.PropertyKey {
     /// A ``SocketSecurity``, which protects the connection.
     static let security = Self("ReactorSocketSecurity")

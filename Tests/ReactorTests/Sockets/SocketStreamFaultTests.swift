@@ -1,6 +1,6 @@
 import Glibc
 import Reactor
-import ReactorCoreFoundation
+import ReactorFoundation
 import ReactorTestSupport
 import ReactorTesting
 import SystemPackage

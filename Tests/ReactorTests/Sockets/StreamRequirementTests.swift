@@ -1,6 +1,6 @@
 import Glibc
 import Reactor
-import ReactorCoreFoundation
+import ReactorFoundation
 import ReactorTesting
 import SystemPackage
 import Testing
