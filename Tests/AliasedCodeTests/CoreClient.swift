@@ -1,8 +1,9 @@
 // swift-format-ignore-file: AllPublicDeclarationsHaveDocumentation
 
+import CoreFoundation
 import Foundation
 
-/// A public client that uses Core Foundation's names and imports only Foundation.
+/// A public client that uses Core Foundation's names, and imports that and Foundation.
 open class CoreClient: NSObject, StreamDelegate {
     public let readStream: CFReadStream
     public let writeStream: CFWriteStream

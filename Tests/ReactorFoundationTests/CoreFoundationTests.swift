@@ -110,7 +110,29 @@ import Testing
         }
         CFRunLoopWakeUp(loop.getCFRunLoop())
         CFRunLoopRun()
+        #expect(CFRunLoopRunInMode(kCFRunLoopDefaultMode, 0, true) == .timedOut)
+        #expect(CFRunLoopRunInMode("another" as CFString, 0, true) == .finished)
         #expect(ran.value && loop == RunLoop.current && CFRunLoopGetMain() === RunLoop.main)
         timer.invalidate()
+    }
+
+    @Test func `a block is performed in the mode that a constant names`() {
+        let (loop, modes) = (CFRunLoopGetCurrent()!, Shared<[CFRunLoopMode]>([]))
+        for mode in [kCFRunLoopDefaultMode, kCFRunLoopCommonModes] {
+            CFRunLoopPerformBlock(loop, mode) {
+                modes.value += [CFRunLoopCopyCurrentMode(CFRunLoopGetCurrent())]
+            }
+        }
+        CFRunLoopRunInMode(.defaultMode, 0, false)
+        #expect(modes.value == [.defaultMode, .defaultMode])
+    }
+
+    @Test func `null and the absolute time are Foundation's`() {
+        let settings =
+            [kCFStreamSSLPeerName: kCFNull!, kCFStreamSSLLevel: kCFBooleanFalse] as [NSObject: NSObject]
+        #expect(settings[kCFStreamSSLPeerName] == NSNull())
+        let before: CFAbsoluteTime = Date().timeIntervalSinceReferenceDate
+        let elapsed: CFTimeInterval = CFAbsoluteTimeGetCurrent() - before
+        #expect(elapsed >= 0)
     }
 }

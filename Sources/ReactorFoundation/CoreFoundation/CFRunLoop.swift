@@ -15,6 +15,11 @@ extension CFRunLoopMode {
     public static var defaultMode: Self { .default }
 }
 
+/// The name of `RunLoop.Mode.default`.
+public var kCFRunLoopDefaultMode: CFString { "kCFRunLoopDefaultMode" }
+/// The name of `RunLoop.Mode.common`.
+public var kCFRunLoopCommonModes: CFString { "kCFRunLoopCommonModes" }
+
 extension CFRunLoop {
     /// The loop itself.
     public func getCFRunLoop() -> CFRunLoop { self }
@@ -31,12 +36,18 @@ public func CFRunLoopRun() { CFRunLoop.current.run(in: .default) }
 /// Runs the calling thread's loop in `mode` for at most `seconds`.
 @discardableResult
 public func CFRunLoopRunInMode(
-    _ mode: CFRunLoopMode!, _ seconds: TimeInterval, _ returnAfterSourceHandled: Bool
+    _ mode: CFRunLoopMode!, _ seconds: CFTimeInterval, _ returnAfterSourceHandled: Bool
 ) -> CFRunLoopRunResult {
     let deadline = Deadline.now.advanced(by: Duration(timeInterval: seconds))
     return CFRunLoop.current.run(
         in: mode, until: deadline, returnAfterSourceHandled: returnAfterSourceHandled)
 }
+
+/// Runs the calling thread's loop in the mode called `mode` for at most `seconds`.
+@discardableResult
+public func CFRunLoopRunInMode(
+    _ mode: CFString!, _ seconds: CFTimeInterval, _ returnAfterSourceHandled: Bool
+) -> CFRunLoopRunResult { CFRunLoopRunInMode(mode as CFRunLoopMode, seconds, returnAfterSourceHandled) }
 
 /// `stop()`.
 public func CFRunLoopStop(_ runLoop: CFRunLoop!) { runLoop.stop() }

@@ -1,32 +1,12 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 
-// Core Foundation's spellings, which stream clients use beside Cocoa's. Foundation on Linux exports none of
-// them. A Core Foundation reference is the object itself here. Strings and booleans are Foundation's objects,
-// as they are by toll-free bridging on Apple's systems.
+// Core Foundation's spellings of streams, which clients use beside Cocoa's. Foundation on Linux exports none of them.
 
 public import Dispatch
 public import Foundation
 public import Reactor
 
 // MARK: Types
-
-/// `NSString`. A `String` or a property key converts with `as`.
-public typealias CFString = NSString
-/// A Boolean as an object.
-public typealias CFBoolean = NSNumber
-/// A count or an index.
-public typealias CFIndex = Int
-/// A memory allocator; there is only the default one.
-public enum CFAllocator: Sendable {}
-/// The default allocator.
-public let kCFAllocatorDefault: CFAllocator? = nil
-/// True, as a property's value.
-public let kCFBooleanTrue: CFBoolean! = true
-/// False, as a property's value.
-public let kCFBooleanFalse: CFBoolean! = false
-
-/// Any object.
-public typealias CFTypeRef = AnyObject
 
 /// `InputStream`.
 public typealias CFReadStream = Reactor.InputStream
