@@ -31,6 +31,45 @@ enum RemainingTime {
     case never
 }
 
+/// The time-outs of one transfer, in nanoseconds of its session's served time. Pure.
+struct TransferTimeouts {
+    private let beginning: Int64
+    var lastActivity: Int64 = 0
+    /// Where the time-out began that passes unless the current pass of the loop brings bytes.
+    private var overdueStart: Int64?
+
+    init(since beginning: Int64) { self.beginning = beginning }
+
+    mutating func next(
+        at now: Int64, in state: RunningTransfer.State, waitsForClient: Bool,
+        _ configuration: HTTPSession.Configuration
+    ) -> RemainingTime {
+        var nearest: (rest: Int64, timeout: HTTPError.Timeout, start: Int64)?
+        func note(_ limit: Duration?, since start: Int64, _ timeout: HTTPError.Timeout) {
+            guard let limit else { return }
+            let rest = limit.wholeNanoseconds - (now - start)
+            if rest < nearest?.rest ?? .max { nearest = (rest, timeout, start) }
+        }
+        note(configuration.totalTimeout, since: beginning, .total)
+        switch state {
+        case .connecting(let start): note(configuration.connectTimeout, since: start, .connect)
+        case .transferring:
+            // A consumer may let the transfer continue at any time: the time-out begins then.
+            if waitsForClient { lastActivity = now }
+            note(configuration.idleTimeout, since: lastActivity, .idle)
+        case .queued, .held, .admitted, .delayed, .finishing: break
+        }
+        guard let (rest, timeout, start) = nearest else { return .never }
+        if rest > 0 { return .after(.nanoseconds(rest)) }
+        // If the process had no processor, what has arrived meanwhile is received after the pass's timers.
+        if timeout != .total, overdueStart != start {
+            overdueStart = start
+            return .after(.zero)
+        }
+        return .expired(timeout)
+    }
+}
+
 /// The clock of a session's time-outs, and the timer that checks them. In the loop only while it is needed.
 final class TimeoutWatch {
     private let runLoop: RunLoop

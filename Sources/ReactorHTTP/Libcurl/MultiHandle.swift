@@ -274,7 +274,7 @@ final class MultiHandle {
     }
 
     private func retry(_ transfer: RunningTransfer, _ error: HTTPError) {
-        if transfer.restartsAtOnce { return admit(transfer) }
+        if transfer.attempt.restartsAtOnce { return admit(transfer) }
         guard let delay = transfer.delayOfRetry(error) else { return fail(transfer, error) }
         let timer = Timer.scheduled(after: delay, forMode: modes[0]) { [self] _ in
             callLibcurl { admit(transfer) }
