@@ -195,6 +195,20 @@ import Testing
         gone.wait()
     }
 
+    @Test func `a processor that reads the file that was handed off traps`() async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            try onAThread {
+                let input = Carrier(InputStream(path: "/dev/zero"))
+                let handoff = ChunkHandoff(
+                    input.value, to: Collector(before: { _ in _ = input.value.read(upTo: 1) }),
+                    on: DispatchQueue(label: "own"))
+                handoff.start { _ in }
+                RunLoop.current.run(in: .default)
+            }
+        }
+        #expect(result.message.contains("must neither read the stream"))
+    }
+
     @Test func `starting a hand-off twice traps`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             try onAThread {

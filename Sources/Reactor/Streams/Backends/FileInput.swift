@@ -49,7 +49,7 @@ final class FileInput: InputBackend {
     }
 
     /// Also true if nothing has been read ahead and no thread reads: only trying would show.
-    func isReady() -> Bool { state.withLock { $0.ahead.hasResult || !($0.isRead || $0.isFetching) } }
+    func isReady() -> Bool { state.withLock { $0.ahead.hasResult || !($0.reader != nil || $0.isFetching) } }
 
     /// A loop's thread reads what was read ahead, and not the file.
     func isReadyOnLoop() -> Bool { state.withLock { $0.ahead.hasResult } }
@@ -98,10 +98,14 @@ final class FileInput: InputBackend {
         while true {
             let generation = readerReturned.generation
             let isInherited = !process.isCurrent
+            let thread = pthread_self()
             let taken = state.withLock { state -> (Int, Ahead)? in
                 // A thread of the parent never returns it in a child of fork(2).
-                guard !state.isRead || isInherited else { return nil }
-                state.isRead = true
+                guard state.reader == nil || isInherited else {
+                    require(state.reader != thread, Self.misuse)
+                    return nil
+                }
+                state.reader = thread
                 defer { state.ahead = Ahead() }
                 return (state.position, state.ahead)
             }
@@ -110,9 +114,13 @@ final class FileInput: InputBackend {
         }
     }
 
+    private static var misuse: String {
+        "A processor must neither read the stream that was handed off nor set its offset: it would wait for itself."
+    }
+
     func returnReader(at position: Int, _ ahead: Ahead) {
         state.withLock { state in
-            (state.isRead, state.position) = (false, position)
+            (state.reader, state.position) = (nil, position)
             state.ahead.append(ahead)
         }
         readerReturned.broadcast()
@@ -122,7 +130,7 @@ final class FileInput: InputBackend {
 
     func prepare() -> Availability {
         let (isWanted, hasResult) = state.withLock { state in
-            let isWanted = !state.isFetching && !state.isRead && state.ahead.hasRoom
+            let isWanted = !state.isFetching && state.reader == nil && state.ahead.hasRoom
             if isWanted { state.isFetching = true }
             return (isWanted, state.ahead.hasResult)
         }
@@ -134,8 +142,8 @@ final class FileInput: InputBackend {
     private func fetch() {
         let (start, engine) = state.withLock { state -> ((Int, ByteQueue)?, StreamEngine?) in
             state.isFetching = false
-            guard !state.isRead else { return (nil, nil) }
-            state.isRead = true
+            guard state.reader == nil else { return (nil, nil) }
+            state.reader = pthread_self()
             return ((state.position, state.spare.take() ?? ByteQueue()), state.engine)
         }
         guard let (position, chunk) = start else { return }
@@ -174,8 +182,8 @@ extension FileInput {
         var ahead = Ahead()
         /// An empty chunk whose memory the next fetch uses.
         var spare: ByteQueue?
-        /// Whether a thread has the reader.
-        var isRead = false
+        /// The thread that has the reader.
+        var reader: pthread_t?
         /// Whether a fetch is about to take the reader.
         var isFetching = false
 
