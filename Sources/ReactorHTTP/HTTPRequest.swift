@@ -124,23 +124,3 @@ public struct HTTPRequest: Sendable {
     /// Whether sending the request twice does the same as sending it once (RFC 9110, 9.2.2).
     var isIdempotent: Bool { ["GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"].contains(method) }
 }
-
-/// A value that one thread passes on to another, which takes it out once.
-final class Transferred<Value>: Sendable {
-    private let value: Mutex<Disconnected?>
-
-    private struct Disconnected {
-        let value: Value
-    }
-
-    init(_ value: sending Value) { self.value = Mutex(Disconnected(value: value)) }
-
-    /// The value; nil if it has been taken before.
-    func take() -> sending Value? {
-        value.withLock { content in
-            let taken = content
-            content = nil
-            return taken
-        }?.value
-    }
-}

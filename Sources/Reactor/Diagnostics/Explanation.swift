@@ -253,7 +253,7 @@ extension EventSource {
                 : "The \(title) has been cancelled or closed."
         }
         guard let loop = known.loop else { return "The \(title) is \(inNoLoop())." }
-        let source = LoopBound(self, owner: loop.identity)
+        let source = LoopOwned(self, on: loop)
         if let answer = loop.ask({ source.value.explanation(in: $0) }) { return answer }
         if number >= 0, loop.inbox.meter.currentCallout == Callout(descriptor: number) {
             return "The handler of the \(title) is being called."

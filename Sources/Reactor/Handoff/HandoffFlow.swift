@@ -52,7 +52,7 @@ struct HandoffFlow: Sendable {
     /// How many chunks one job processes before it yields to other work on the queue.
     private static let chunksPerJob = 64
 
-    let limits: HandoffLimits
+    private var chunks: ChunkPool
     /// Makes the loop take the latest update. Nil before the loop's side begins, and once it has ended.
     private var announce: Callback?
     /// Makes the reader, which is the loop or the worker, read again.
@@ -60,13 +60,8 @@ struct HandoffFlow: Sendable {
     /// The file that the worker reads; nil if the loop reads.
     private var source: FileSource?
 
-    private var free: [Chunk] = []
     /// The chunks that wait for the worker, and the end of the stream.
     private var full: BoundedQueue<[Chunk], any Error>
-    /// How many chunks there are, including those that are being filled or processed.
-    private var chunkCount = 0
-    /// The request that waits in the budget's queue, if there was no room.
-    private var request: BudgetQueue.RequestID?
 
     private var worker = Worker.idle
     private var chunksLeft = 0
@@ -83,7 +78,7 @@ struct HandoffFlow: Sendable {
     init(_ limits: HandoffLimits) {
         require(
             limits.chunkSize > 0, "HandoffLimits.chunkSize must be positive, not \(limits.chunkSize).")
-        self.limits = limits
+        chunks = ChunkPool(limits)
         full = BoundedQueue(limit: limits.chunkCount)
     }
 
@@ -122,7 +117,7 @@ extension HandoffFlow {
         case .called: return "waits for its queue, which is busy or suspended"
         case .idle: break
         }
-        guard request != nil, let budget = limits.budget else { return nil }
+        guard let budget = chunks.awaitedBudget else { return nil }
         return "waits for its budget: \(budget.inUse) of \(budget.limit) bytes are in use"
     }
 }
@@ -154,7 +149,7 @@ extension HandoffFlow {
 
     /// A chunk to fill; or nil, and the reader becomes idle.
     mutating func takeFree() -> Chunk? {
-        if full.isOpen, !isSuspended, let chunk = makeRoom() { return chunk }
+        if full.isOpen, !isSuspended, let chunk = chunks.take(orCall: resumeReading) { return chunk }
         isReaderIdle = true
         return nil
     }
@@ -216,7 +211,7 @@ extension HandoffFlow {
         }
         if let chunk = full.takeFirst() { return .process(chunk, source) }
         if !full.isOpen { return .finish(full.fault) }
-        guard let source, let chunk = makeRoom() else { return stop() }
+        guard let source, let chunk = chunks.take(orCall: resumeReading) else { return stop() }
         worker = .reading
         return .read(chunk, source)
     }
@@ -230,8 +225,7 @@ extension HandoffFlow {
     mutating func close(_ effects: inout Effects) {
         full.end()
         worker = .over
-        effects.dropped += full.take() + free
-        free = []
+        effects.dropped += full.take() + chunks.takeFree()
         cancelRequest(&effects)
     }
 
@@ -272,54 +266,18 @@ extension HandoffFlow {
     }
 }
 
-// MARK: - Chunks
+// MARK: - Effects
 
 extension HandoffFlow {
-    /// A chunk, if the limits and the budget allow one more in flight; otherwise a request waits in the
-    /// budget's queue.
-    private mutating func makeRoom() -> Chunk? {
-        if let chunk = free.popLast() { return chunk }
-        guard chunkCount < limits.chunkCount else { return nil }
-        guard let budget = limits.budget else {
-            chunkCount += 1
-            return Chunk()
-        }
-        guard let reservation = reserve(of: budget) else { return nil }
-        chunkCount += 1
-        return Chunk(reservation)
-    }
-
-    private mutating func reserve(of budget: ByteBudget) -> ByteReservation? {
-        if let request {
-            let reservation = budget.claim(request)
-            if reservation != nil { self.request = nil }
-            return reservation
-        }
-        guard let resumeReading else { return nil }
-        switch budget.reserve(limits.chunkSize, orCall: resumeReading) {
-        case .reserved(let reservation): return reservation
-        case .queued(let request):
-            self.request = request
-            return nil
-        }
-    }
-
-    /// Takes a chunk back to reuse it. With a budget, or after the end, it is dropped.
+    /// Takes a chunk back, and calls the reader if there is room for it.
     private mutating func giveBack(_ chunk: Chunk, _ effects: inout Effects) {
-        if limits.budget == nil, worker != .over {
-            free.append(chunk)
-        } else {
-            chunkCount -= 1
-            effects.dropped.append(chunk)
-        }
-        let unused = limits.chunkCount - chunkCount + free.count
-        guard source == nil, isReaderIdle, full.isOpen, !isSuspended, request == nil else { return }
-        if unused * 2 >= limits.chunkCount { effects.call(resumeReading) }
+        if worker == .over || !chunks.giveBack(chunk) { effects.dropped.append(chunk) }
+        guard source == nil, isReaderIdle, full.isOpen, !isSuspended else { return }
+        if chunks.isHalfUnused { effects.call(resumeReading) }
     }
 
     private mutating func cancelRequest(_ effects: inout Effects) {
-        guard let request = request.take() else { return }
-        effects.callbacks += limits.budget?.cancel(request) ?? []
+        effects.callbacks += chunks.cancelRequest()
     }
 
     mutating func callWorker(_ effects: inout Effects) {
@@ -327,49 +285,4 @@ extension HandoffFlow {
         worker = .called
         effects.callsWorker = true
     }
-}
-
-/// Counts processed bytes, and decides when to report progress: a hundred times in all, or fifty times a
-/// second, whichever is less.
-struct ProgressTracker: Sendable {
-    /// 20 ms: faster than a person sees, and rare enough not to load the loop.
-    private static let leastInterval: Int64 = 20_000_000
-
-    private var byteCount = 0
-    private var expectedByteCount: Int?
-    /// The next report is due at this many bytes, and not before this time.
-    private var nextByteCount = 0
-    private var nextTime = Int64.min
-    private var pending: HandoffProgress?
-
-    var progress: HandoffProgress {
-        HandoffProgress(byteCount: byteCount, expectedByteCount: expectedByteCount)
-    }
-
-    /// Sets the stream's size. Zero means unknown: procfs reports it for files that it generates while they
-    /// are read.
-    mutating func expect(_ byteCount: Int?) { expectedByteCount = byteCount == 0 ? nil : byteCount }
-
-    /// Adds processed bytes.
-    mutating func add(_ count: Int) {
-        byteCount += count
-        if let expected = expectedByteCount, byteCount > expected {
-            expectedByteCount = nil  // the file has grown by an unknown amount
-        }
-    }
-
-    /// Adds processed bytes. Returns whether a report is due.
-    mutating func add(_ count: Int, at clock: () -> Int64) -> Bool {
-        add(count)
-        guard count > 0, byteCount >= nextByteCount else { return false }
-        nextByteCount = byteCount + (expectedByteCount ?? 0) / 100
-        let now = clock()
-        guard now >= nextTime else { return false }
-        nextTime = now + Self.leastInterval
-        pending = progress
-        return true
-    }
-
-    /// The progress to report, once.
-    mutating func takeProgress() -> HandoffProgress? { pending.take() }
 }

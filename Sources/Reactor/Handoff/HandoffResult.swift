@@ -37,14 +37,13 @@ extension InputStream {
         }
         let (loop, modes) = scheduled ?? (place.loop, place.executor.modes)
         let result = HandoffResult<Processor>(for: place, isCancelled: Task.isCancelled)
-        // The caller retains the stream until the hand-off has ended, so no thread releases it last here.
-        let stream = LoopBound(self, owner: loop.identity)
-        let carrier = ProcessorCarrier(processor)
+        let stream = LoopOwned(self, on: loop)
+        let transferred = Transferred(processor)
         let executor = loop.executor()
         guard executor.beginWaiting(at: place.gate) else { throw engine.failure(.canceled) }
         defer { executor.endWaiting(at: place.gate) }
         loop.runOnLoopThread { _ in
-            guard let processor = carrier.take() else { return }
+            guard let processor = transferred.take() else { return }
             let handoff = ChunkHandoff(stream.value, to: processor, on: queue, limits: limits)
             // Before the start, so that the hand-off of a cancelled task processes nothing.
             result.set(handoff)
@@ -55,15 +54,6 @@ extension InputStream {
         }
         return report
     }
-}
-
-/// Carries a processor to the loop's thread.
-private final class ProcessorCarrier<Processor>: Sendable {
-    private let processor: Mutex<Processor?>
-
-    init(_ processor: sending Processor) { self.processor = Mutex(processor) }
-
-    func take() -> sending Processor? { processor.withLock { $0.take() } }
 }
 
 /// What a task waits for that has handed a stream off.
