@@ -267,7 +267,7 @@ private func verify(_ verification: OpaquePointer?, _: UnsafeMutableRawPointer?)
     let chain = unsafe certificates(of: X509_STORE_CTX_get0_untrusted(verification))
     let code = isValid ? X509_V_OK : X509_STORE_CTX_get_error(verification)
     // The program may use other connections.
-    transport.leaveThreadMemory()
+    transport.socket.leaveThreadMemory()
     let isAccepted = verifier.accepts(
         TLSPeerVerifier.Evidence(chain, name: transport.peerName, verification: code))
     // An error that the verification or the program has left would count as one of the handshake.

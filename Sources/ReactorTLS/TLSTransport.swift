@@ -5,14 +5,9 @@ import SystemPackage
 
 /// TLS between a connection and its socket, by OpenSSL.
 ///
-/// OpenSSL reads from memory of the thread that calls, which is filled from the socket, and writes to such
-/// memory, which is sent at the end of the call. So a connection has memory of its own only for what
-/// OpenSSL has not read yet.
-///
-/// `@unchecked Sendable` is right: its channel holds the lock of its state during every call, and what a
-/// program's verifier is called with in such a call holds no reference to this. `deinit` runs when nothing
-/// else has one.
-final class TLSTransport: SecureSession, @unchecked Sendable {
+/// Its channel holds the lock of its state during every call. What a program's verifier is called with in such a call holds no
+/// reference to this.
+final class TLSTransport: SecureSession {
     let context: TLSContext
     let verifier: TLSPeerVerifier?
     /// The name that the peer's certificate must be for.
@@ -23,36 +18,14 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
     private(set) var offeredSession: TLSContext.Session?
     private let peer: String
     private let connection: OpenSSLConnection
-    /// Bytes of the socket that OpenSSL has not read.
-    private var received: ArraySlice<UInt8> = []
+    /// What OpenSSL reads and writes.
+    var socket = SocketBytes()
     private var isEstablished = false
     private var hasEnded = false
-    /// Whether the socket is at its end.
-    private var isSocketAtEnd = false
-    /// Why the socket could not be read.
-    private var receiveError: Errno?
-    /// Why bytes are lost that the peer should have got; nothing is sent after them.
-    private var sendError: Errno?
     /// Why the connection has failed.
     private var failure: (any Error)?
     /// Clear bytes that OpenSSL takes only when it has received the rest of a message.
     private var held: [UInt8] = []
-    /// The call under way; nil between calls.
-    private var call: Call?
-
-    /// What OpenSSL uses during one call.
-    private struct Call {
-        let memory: ThreadMemory
-        let wire: SocketWire
-        /// How many bytes to receive from the socket at once; nil for those that OpenSSL asks for.
-        let receiveSize: Int?
-        /// The bytes in the memory that OpenSSL has not read.
-        var input = 0..<0
-        /// The number of bytes in the memory that OpenSSL has written.
-        var outputCount = 0
-        /// Whether the socket has nothing left, as far as is known, or is not asked.
-        var isDrained: Bool
-    }
 
     /// - Parameter resumes: Whether `peer` names the peer. A descriptor's number does not.
     init(_ security: TLSSecurity, name: String?, peer: String, resumes: Bool) throws(TLSError) {
@@ -91,7 +64,7 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
             isEstablished = makeHandshakeStep(over: wire)
             if isEstablished { verifyResumption() }
         }
-        if failure == nil, let sendError, !isPeerDone {
+        if failure == nil, let sendError = socket.sendError, !isPeerDone {
             // The peer may have said why it has gone.
             if !isEstablished { _ = makeHandshakeStep(over: wire) }
             failure = failure ?? sendError
@@ -153,7 +126,7 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
     func canReceive(over wire: SocketWire, receives: Bool) -> Bool {
         // The peer's end may have come with bytes that were read.
         if failure != nil || connection.hasPeerEnded || connection.hasPending { return true }
-        if !receives, received.isEmpty { return false }
+        if !receives, socket.isEmpty { return false }
         let outcome = perform(over: wire, receiving: receives ? .clearBytes(0) : .nothing) {
             connection.peek()
         }
@@ -168,7 +141,7 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
 
     func send(_ bytes: RawSpan, over wire: SocketWire) throws {
         sendHeld(over: wire)
-        if let error = sendError ?? failure { throw error }
+        if let error = socket.sendError ?? failure { throw error }
         if held.isEmpty, canWrite(over: wire) { return try write(bytes, over: wire) }
         if let failure { throw failure }
         guard held.count + bytes.byteCount <= Self.heldLimit else {
@@ -182,7 +155,7 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
     private func write(_ bytes: RawSpan, over wire: SocketWire) throws {
         let code = perform(over: wire, receiving: .nothing) { connection.write(bytes) }.code
         if code <= 0, failure == nil { recordFailure() }
-        if let error = sendError ?? failure { throw error }
+        if let error = socket.sendError ?? failure { throw error }
     }
 
     /// Whether OpenSSL writes. It does not while it has received a part of a message of TLS 1.3, such as a
@@ -196,7 +169,7 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
 
     /// Sends the held bytes. The next call throws an error of that.
     private func sendHeld(over wire: SocketWire) {
-        guard !held.isEmpty, failure == nil, sendError == nil, canWrite(over: wire) else { return }
+        guard !held.isEmpty, failure == nil, socket.sendError == nil, canWrite(over: wire) else { return }
         let bytes = held
         held = []
         bytes.withBytes { try? write($0, over: wire) }
@@ -206,7 +179,7 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
     func end(over wire: SocketWire) {
         guard isEstablished, !hasEnded, failure == nil, canWrite(over: wire) else { return }
         sendHeld(over: wire)
-        guard failure == nil, sendError == nil else { return }
+        guard failure == nil, socket.sendError == nil else { return }
         hasEnded = true
         // SSL_shutdown(3) returns 0, which counts as an error, while the peer has not ended its own output.
         _ = perform(over: wire, receiving: .nothing) { max(connection.shutDown(), 1) }
@@ -214,107 +187,22 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
 
     // MARK: Calls of OpenSSL
 
-    /// What is received at once where nothing else is known: a record with its head and its end.
-    private static let recordSize = 16_384 + 256
-
-    /// What a call receives from the socket.
-    private enum Receiving {
-        case nothing
-        /// What OpenSSL asks for, and no byte more.
-        case whatIsAsked
-        /// As much as so many clear bytes need, and at least a record.
-        case clearBytes(Int)
-
-        var size: Int? {
-            guard case .clearBytes(let count) = self else { return nil }
-            // The overhead of a record is 22 bytes, or 29 in TLS 1.2.
-            return min(max(count + count / 512 + 64, TLSTransport.recordSize), ThreadMemory.inputSize)
-        }
-
-        var isNothing: Bool { if case .nothing = self { true } else { false } }
-    }
-
     /// Calls `body`, which calls OpenSSL, sends what that writes, and records why it fails.
     ///
     /// - Returns: The result, and OpenSSL's code for a result that is not positive.
     private func perform(
-        over wire: SocketWire, receiving: Receiving = .clearBytes(0), _ body: () -> CInt
+        over wire: SocketWire, receiving: SocketBytes.Receiving = .clearBytes(0), _ body: () -> CInt
     ) -> (code: CInt, error: CInt) {
         ERR_clear_error()
-        call = Call(
-            memory: .current, wire: wire, receiveSize: receiving.size, isDrained: receiving.isNothing)
+        socket.begin(over: wire, receiving)
         let code = body()
         let error = code > 0 ? SSL_ERROR_NONE : connection.error(code)
         switch error {
         case SSL_ERROR_NONE, SSL_ERROR_WANT_READ, SSL_ERROR_ZERO_RETURN: break
         default: recordFailure()
         }
-        leaveThreadMemory()
-        call = nil
+        socket.end()
         return (code, error)
-    }
-
-    /// Leaves the memory of the thread to other connections.
-    func leaveThreadMemory() {
-        flush()
-        if call!.input.isEmpty { return }
-        var rest: [UInt8] = []
-        call!.memory.withInput(call!.input) { rest.append($0) }
-        received = rest[...]
-        call!.input = 0..<0
-    }
-
-    /// OpenSSL wants bytes of the socket: as many as `target` has room for. Returns 0 if there are none.
-    func read(into target: inout MutableRawSpan) -> Int {
-        if !received.isEmpty {
-            let taken = target.copy(unsafe received.span.bytes)
-            received = taken == received.count ? [] : received.dropFirst(taken)
-            return taken
-        }
-        if call!.input.isEmpty { fill(asked: target.byteCount) }
-        let taken = call!.memory.withInput(call!.input) { target.copy($0) }
-        call!.input = call!.input.dropFirst(taken)
-        return taken
-    }
-
-    /// Whether ``read(into:)`` may have bytes later.
-    var mayReadLater: Bool { !isSocketAtEnd && receiveError == nil }
-
-    /// Receives bytes from the socket.
-    private func fill(asked count: Int) {
-        guard !call!.isDrained, !isSocketAtEnd, receiveError == nil else { return }
-        let size = call!.receiveSize ?? min(count, ThreadMemory.inputSize)
-        do throws(Errno) {
-            let count = try call!.memory.withInputRoom(size) { (room) throws(Errno) in
-                try call!.wire.receive(into: &room)
-            }
-            isSocketAtEnd = count == 0
-            call!.input = 0..<(count ?? 0)
-            // With less than asked for the socket is empty; the kernel reports what comes later.
-            call!.isDrained = count ?? 0 < size
-        } catch {
-            receiveError = error
-        }
-    }
-
-    /// OpenSSL has written bytes for the socket: up to four records at once, which the memory has room for.
-    func write(_ bytes: RawSpan) {
-        let count = bytes.byteCount
-        precondition(count <= ThreadMemory.outputSize, "OpenSSL has written \(count) bytes at once")
-        if call!.outputCount + count > ThreadMemory.outputSize { flush() }
-        call!.memory.copyOutput(bytes, to: call!.outputCount)
-        call!.outputCount += count
-    }
-
-    private func flush() {
-        guard call!.outputCount > 0 else { return }
-        defer { call!.outputCount = 0 }
-        if sendError != nil { return }
-        do throws(Errno) {
-            try call!.memory.withOutput(call!.outputCount) { (bytes) throws(Errno) in
-                try call!.wire.send(bytes)
-            }
-        } catch { sendError = error }
     }
 
     /// Records why OpenSSL has failed, and empties its queue of errors, which it would take for another
@@ -325,8 +213,8 @@ final class TLSTransport: SecureSession, @unchecked Sendable {
     }
 
     private func reason(for queued: UInt) -> any Error {
-        if let receiveError { return receiveError }
-        if isSocketAtEnd { return TLSError(isEstablished ? .truncated : .closedInHandshake, peer: peer) }
+        if let error = socket.receiveError { return error }
+        if socket.isAtEnd { return TLSError(isEstablished ? .truncated : .closedInHandshake, peer: peer) }
         if reactor_ssl_library(queued), reactor_error_reason(queued) == SSL_R_CERTIFICATE_VERIFY_FAILED {
             return TLSError(.init(verification: connection.verification, name: peerName ?? ""), peer: peer)
         }

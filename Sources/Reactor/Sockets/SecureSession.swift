@@ -4,7 +4,7 @@ package import SystemPackage
 ///
 /// Its connection makes one call at a time, on any thread. No call waits for the socket. A session that has
 /// failed throws an error from then on.
-package protocol SecureSession: AnyObject, Sendable {
+package protocol SecureSession: AnyObject {
     /// Continues the handshake.
     ///
     /// - Returns: Whether it is complete; if not, it continues when the socket has more bytes.

@@ -61,7 +61,7 @@ struct MaskingSecurity: SocketSecurity {
 }
 
 /// `@unchecked Sendable`: its connection makes one call at a time.
-private final class MaskingTransport: SecureSession, @unchecked Sendable {
+private final class MaskingTransport: SecureSession {
     private let security: MaskingSecurity
     private var received: [UInt8] = []
     private var clear: [UInt8] = []
