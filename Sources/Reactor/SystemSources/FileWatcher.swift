@@ -108,7 +108,7 @@ public final class FileWatcher: EventSource {
     /// The paths that are watched, as given, but without redundant dots and slashes.
     public var paths: [FilePath] {
         requireLoopThread()
-        return tree?.paths ?? []
+        return tree?.roots.paths ?? []
     }
 
     /// Watches a file or a folder.

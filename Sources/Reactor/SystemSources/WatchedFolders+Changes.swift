@@ -8,28 +8,18 @@ extension WatchedFolders {
         work(until: start + Self.patience / 2)
         // Alternates both: unread changes overflow the kernel's queue.
         let isInTime = Deadline.now < start + Self.patience / 2
-        if changes.isEmpty { readChanges(upTo: FileWatcher.bytesPerPass) }
-        while let change = changes.popFirst() {
+        if inotify.changes.isEmpty {
+            inotify.readChanges(upTo: FileWatcher.bytesPerPass)
+            settling += exchange(&unsettled, with: [])
+        }
+        while let change = inotify.changes.popFirst() {
             take(change)
             if isInTime { work(until: start + Self.patience) }
             if start + Self.patience < .now { break }
         }
-        guard changes.isEmpty, isDrained else { return }
+        guard inotify.changes.isEmpty, inotify.isDrained else { return }
         settle()
         findMissing()
-    }
-
-    /// Appends up to `size` bytes of what the kernel holds to `changes`.
-    private mutating func readChanges(upTo size: Int) {
-        let number = inotify.number
-        var bytes: [UInt8] = []
-        let count = bytes.append(upTo: size) { buffer in
-            (try? SystemCall.read(number, into: &buffer)) ?? 0
-        }
-        // Less than the buffer holds is all that there was.
-        isDrained = count <= size - FolderChange.sizeLimit
-        changes = FolderChange.all(in: bytes)[...]
-        settling += exchange(&unsettled, with: [])
     }
 
     private mutating func settle() {
@@ -52,7 +42,7 @@ extension WatchedFolders {
 
     /// Reports what was moved before `date` as removed, unless the kernel may hold the second half.
     mutating func expireMoves(before date: Deadline) {
-        guard !moves.isEmpty, changes.isEmpty, !hasUnread else { return }
+        guard !moves.isEmpty, inotify.changes.isEmpty, !inotify.hasUnread else { return }
         for (cookie, move) in moves where move.date <= date { expire(cookie) }
         findMissing()
     }
@@ -116,7 +106,9 @@ extension WatchedFolders {
         if let move {
             finish(move, at: place, in: folder)
             appearIfExchanged(move)
-            if !move.changes.isEmpty { changes.insert(contentsOf: move.changes, at: changes.startIndex) }
+            if !move.changes.isEmpty {
+                inotify.changes.insert(contentsOf: move.changes, at: inotify.changes.startIndex)
+            }
             return
         }
         guard folder.reports(place.name) else { return }

@@ -114,7 +114,7 @@ extension WatchedFolders {
 
     /// Whether there is more to do without a further change.
     var hasWork: Bool {
-        !(events.isEmpty && changes.isEmpty && cut.isEmpty && unread.isEmpty && lost.isEmpty)
+        !(events.isEmpty && inotify.changes.isEmpty && cut.isEmpty && unread.isEmpty && lost.isEmpty)
             || readable != nil
             || isIncomplete && readers.isEmpty
     }
@@ -207,16 +207,16 @@ extension WatchedFolders {
     private mutating func enter(
         _ path: FilePath, _ place: Place, _ cause: FolderReader.Cause
     ) throws(Errno) -> CInt? {
-        var number = try addWatch(path, follows: false)
+        var number = try inotify.watch(path, follows: false)
         if folders[number]?.location != nil {
             endRoots(of: number)
-            if folders[number] == nil { number = try addWatch(path, follows: false) }
+            if folders[number] == nil { number = try inotify.watch(path, follows: false) }
         }
         let folder = folders[number] ?? Folder()
         folders[number] = folder
         if folder.move != nil || linkedPlace(of: number).map({ $0 != place }) ?? false {
             // It has been moved, as a later change says; or another path leads to it, too.
-            if cause != .missing || hasUnread {
+            if cause != .missing || inotify.hasUnread {
                 missing.insert(place)
                 return nil
             }
@@ -227,14 +227,14 @@ extension WatchedFolders {
         if cause.isReported, linkedPlace(of: number) == place { return nil }
         if link(number, at: place) { return number }
         // The place is in the folder: in a loop of bind mounts, it stays there.
-        if cause != .missing || hasUnread { missing.insert(place) }
+        if cause != .missing || inotify.hasUnread { missing.insert(place) }
         return nil
     }
 
     private mutating func fail(_ error: Errno, at place: Place, _ cause: FolderReader.Cause) {
         if error == .noSuchFileOrDirectory || error == .notDirectory {
             // Still missing after all changes were read: it is gone.
-            if cause != .missing || hasUnread { missing.insert(place) }
+            if cause != .missing || inotify.hasUnread { missing.insert(place) }
             return
         }
         let path = path(of: place)?.string ?? "a folder"
@@ -267,7 +267,7 @@ extension WatchedFolders {
         }
         (moves, missing, readers, unread) = ([:], [], [], [])
         for folder in unsettled + settling { folders[folder]?.isBeingRead = false }
-        (lost, isIncomplete) = (Array(roots.keys), true)
+        (lost, isIncomplete) = (roots.paths, true)
     }
 
     private mutating func beginAgain(_ path: FilePath) {

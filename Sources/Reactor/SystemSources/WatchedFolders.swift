@@ -80,19 +80,38 @@ struct WatchedFolders: ~Copyable {
     /// How long one pass handles changes and reads folders: short for other timers, long compared with a pass.
     static let patience = Duration.milliseconds(5)
 
-    let inotify: OwnedDescriptor
-    /// By the paths that were given.
-    var roots: [FilePath: Root] = [:]
-    /// The paths that were given, by those of the folders above theirs.
-    private var rootsBelow: [FilePath: Set<FilePath>] = [:]
+    /// The roots, by the paths that were given.
+    struct Roots {
+        private var all: [FilePath: Root] = [:]
+        /// The paths that were given, by those of the folders above theirs.
+        private var below: [FilePath: Set<FilePath>] = [:]
+
+        var count: Int { all.count }
+        var paths: [FilePath] { Array(all.keys) }
+
+        subscript(path: FilePath) -> Root? { all[path] }
+
+        func below(_ path: FilePath) -> [Root] { below[path, default: []].compactMap { all[$0] } }
+
+        mutating func insert(_ root: Root) {
+            let path = root.location.given
+            all[path] = root
+            for above in root.home.absolute.foldersAbove { below[above, default: []].insert(path) }
+        }
+
+        mutating func remove(_ path: FilePath) -> Root? {
+            guard let root = all.removeValue(forKey: path) else { return nil }
+            for above in root.home.absolute.foldersAbove { below.remove(path, from: above) }
+            return root
+        }
+    }
+
+    var inotify: Inotify
+    var roots = Roots()
     /// By the kernel's numbers, which it does not use again.
     var folders: [CInt: Folder] = [:]
     /// By the kernel's cookies.
     var moves: [UInt32: Move] = [:]
-    /// What was read and not yet taken.
-    var changes: ArraySlice<FolderChange> = []
-    /// Whether the last read has returned all that the kernel held.
-    var isDrained = false
     var events: [FileWatcher.Event] = []
     /// The folders that became unsettled since the last read, and those that did before.
     var (unsettled, settling): ([CInt], [CInt]) = ([], [])
@@ -108,26 +127,9 @@ struct WatchedFolders: ~Copyable {
     /// Why the path that is being given cannot be watched.
     var refusal: IOError?
 
-    var paths: [FilePath] { Array(roots.keys) }
-
     var counts: (paths: Int, folders: Int) { (roots.count, folders.count) }
 
-    /// Whether the kernel holds changes.
-    var hasUnread: Bool { SystemCall.isReadable(inotify.number) }
-
-    init() throws(IOError) {
-        do throws(Errno) {
-            let flags = CInt(IN_CLOEXEC | IN_NONBLOCK)
-            inotify = OwnedDescriptor(try SystemCall.make { inotify_init1(flags) })
-        } catch .tooManyOpenFiles {
-            // Either the process has no descriptor left, or the user no instance.
-            let isFree = (try? OwnedDescriptor.require(1)) != nil
-            throw IOError(
-                .watch, isFree ? "files (limit: fs.inotify.max_user_instances)" : "files", .tooManyOpenFiles)
-        } catch {
-            throw IOError(.watch, "files", error)
-        }
-    }
+    init() throws(IOError) { inotify = try Inotify() }
 
     mutating func takeEvents() -> [FileWatcher.Event] {
         defer { events = [] }
@@ -176,15 +178,13 @@ struct WatchedFolders: ~Copyable {
         let home = isFolder ? location : location.folder
         do throws(Errno) {
             guard isFolder || location.given.lastComponent != nil else { throw .noSuchFileOrDirectory }
-            let number = try addWatch(home.absolute)
+            let number = try inotify.watch(home.absolute, follows: true)
             let folder = folders[number] ?? Folder()
             // Known under another path if that leads to the same folder.
             if folders.updateValue(folder, forKey: number) == nil { folder.location = home }
             let name = isFolder ? nil : location.absolute.lastComponent.map { FileName($0) }
             folder.given[name, default: []].insert(location.given)
-            let root = Root(location: location, name: name, isRecursive: isRecursive, folder: number)
-            roots[location.given] = root
-            for above in home.absolute.foldersAbove { rootsBelow[above, default: []].insert(location.given) }
+            roots.insert(Root(location: location, name: name, isRecursive: isRecursive, folder: number))
             guard isRecursive else { return }
             folder.isInTree = true
             try read(number, home.absolute, cause)
@@ -194,18 +194,14 @@ struct WatchedFolders: ~Copyable {
     }
 
     mutating func endRoot(_ path: FilePath) {
-        guard let root = roots.removeValue(forKey: path) else { return }
-        for above in root.home.absolute.foldersAbove {
-            rootsBelow.remove(path, from: above)
-        }
+        guard let root = roots.remove(path) else { return }
         folders[root.folder]?.given.remove(path, from: root.name)
         leaveTree(root.folder)
     }
 
     /// Ends the roots below a folder that was moved: the kernel reports only the folder.
     mutating func vanish(below path: FilePath) {
-        guard let below = rootsBelow[path] else { return }
-        for number in Set(below.compactMap { roots[$0]?.folder }) { endRoots(of: number) }
+        for number in Set(roots.below(path).map(\.folder)) { endRoots(of: number) }
     }
 
     /// Stops watching the paths that were given for a folder and for files in it, except those that still lead to it: they were
@@ -226,22 +222,17 @@ struct WatchedFolders: ~Copyable {
 
     // MARK: The kernel's watches
 
-    func addWatch(_ path: FilePath, follows: Bool = true) throws(Errno) -> CInt {
-        let (inotify, flags) = (inotify.number, FolderChange.wanted | (follows ? 0 : UInt32(IN_DONT_FOLLOW)))
-        return try SystemCall.make(path) { unsafe inotify_add_watch(inotify, $0, flags) }
-    }
-
     /// Whether the folder `number` is at `path` now.
     func isAt(_ path: FilePath, _ number: CInt, follows: Bool = false) -> Bool {
-        guard let found = try? addWatch(path, follows: follows) else { return false }
-        if folders[found] == nil { inotify_rm_watch(inotify.number, found) }
+        guard let found = try? inotify.watch(path, follows: follows) else { return false }
+        if folders[found] == nil { inotify.unwatch(found) }
         return found == number
     }
 
     mutating func endIfUnneeded(_ number: CInt) {
         guard folders[number]?.isNeeded == false else { return }
         forget(number)
-        inotify_rm_watch(inotify.number, number)
+        inotify.unwatch(number)
     }
 
     mutating func forget(_ number: CInt) {
