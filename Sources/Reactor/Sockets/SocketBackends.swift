@@ -279,8 +279,8 @@ private struct RoomCredit: ~Copyable, Sendable {
 
 extension SocketConnection {
     /// Sends the bytes of a write buffer, also after the connection was closed.
-    var bufferTransport: WriteBuffer.Transport {
-        WriteBuffer.Transport(
+    var bufferClient: WriteBuffer.Client {
+        WriteBuffer.Client(
             send: { (socket, bytes) throws(Errno) in try socket.send(bytes) },
             sent: { [weak self] count, isBlocked in self?.noteSent(count, isBlocked: isBlocked) },
             failed: { [weak self] error in self?.fail(error, on: .output) },

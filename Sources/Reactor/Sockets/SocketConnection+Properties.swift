@@ -246,7 +246,7 @@ extension SocketConnection {
         case .socksProxy, .streamProxy: return setProxy(value)
         case .writeBufferSizeKey:
             guard let size = nonNegativeInteger(value) else { return false }
-            bufferSlot.setLimit(size) { bufferTransport }
+            bufferSlot.setLimit(size) { bufferClient }
             return true
         default: return setOption(value, key)
         }

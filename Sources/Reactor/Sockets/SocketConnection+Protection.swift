@@ -51,7 +51,7 @@ extension SocketConnection {
                 state.details.opening = nil
                 return false
             }
-            bufferSlot.requireBuffer(for: engine) { bufferTransport }
+            bufferSlot.requireBuffer(for: engine) { bufferClient }
             return true
         }
     }

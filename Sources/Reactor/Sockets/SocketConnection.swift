@@ -121,7 +121,7 @@ final class SocketConnection: Sendable {
             // A half that another thread has closed already would never release the engine.
             if !state.closed[half] {
                 state.engines[half] = engine
-                if half == .output { bufferSlot.open(for: engine) { bufferTransport } }
+                if half == .output { bufferSlot.open(for: engine) { bufferClient } }
             }
             guard case .waiting = state.progress, state.details.opening == nil else { return nil }
             return makeOpening(&state)

@@ -104,7 +104,7 @@ final class DescriptorOutput: KernelOutput {
     }
 
     func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
-        slot.open(for: engine) { Self.transport }
+        slot.open(for: engine) { Self.client }
         return self
     }
 
@@ -149,7 +149,7 @@ final class DescriptorOutput: KernelOutput {
         }
     }
 
-    private static let transport = WriteBuffer.Transport { (descriptor, bytes) throws(Errno) in
+    private static let client = WriteBuffer.Client { (descriptor, bytes) throws(Errno) in
         try descriptor.use { (number) throws(Errno) in try write(bytes, to: number) }
     }
 
@@ -162,7 +162,7 @@ final class DescriptorOutput: KernelOutput {
         guard key == .writeBufferSizeKey, writeLimit == .max, let size = nonNegativeInteger(value) else {
             return false
         }
-        slot.setLimit(size) { Self.transport }
+        slot.setLimit(size) { Self.client }
         return true
     }
 }

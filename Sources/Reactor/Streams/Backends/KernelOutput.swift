@@ -140,9 +140,9 @@ struct WriteBufferSlot: ~Copyable, Sendable {
         var engine: StreamEngine?
         var buffer: WriteBuffer?
 
-        fileprivate mutating func makeBuffer(_ transport: () -> WriteBuffer.Transport) -> Bool {
+        fileprivate mutating func makeBuffer(_ client: () -> WriteBuffer.Client) -> Bool {
             if buffer == nil, limit > 0, let engine {
-                buffer = WriteBuffer(limit: limit, for: engine, by: transport())
+                buffer = WriteBuffer(limit: limit, for: engine, by: client())
             }
             buffer?.limit = limit
             if let engine { buffer?.engine = engine }
@@ -162,30 +162,30 @@ struct WriteBufferSlot: ~Copyable, Sendable {
 
     var limit: Int { contents.withLock { $0.limit } }
 
-    func open(for engine: StreamEngine, by transport: () -> WriteBuffer.Transport) {
-        change(transport) { $0.engine = engine }
+    func open(for engine: StreamEngine, by client: () -> WriteBuffer.Client) {
+        change(client) { $0.engine = engine }
     }
 
-    func setLimit(_ limit: Int, by transport: () -> WriteBuffer.Transport) {
-        change(transport) { $0.limit = limit }
+    func setLimit(_ limit: Int, by client: () -> WriteBuffer.Client) {
+        change(client) { $0.limit = limit }
     }
 
     /// The buffer, which is created even for a limit of 0.
     ///
     /// - Parameter engine: Notified unless the output has an engine of its own by now.
-    func requireBuffer(for engine: StreamEngine, by transport: () -> WriteBuffer.Transport) {
+    func requireBuffer(for engine: StreamEngine, by client: () -> WriteBuffer.Client) {
         contents.withLock { contents in
             guard contents.buffer == nil else { return }
             let engine = contents.engine ?? engine
-            contents.buffer = WriteBuffer(limit: contents.limit, for: engine, by: transport())
+            contents.buffer = WriteBuffer(limit: contents.limit, for: engine, by: client())
             isTaken.store(true, ordering: .releasing)
         }
     }
 
-    private func change(_ transport: () -> WriteBuffer.Transport, _ change: (inout Contents) -> Void) {
+    private func change(_ client: () -> WriteBuffer.Client, _ change: (inout Contents) -> Void) {
         contents.withLock { contents in
             change(&contents)
-            isTaken.store(contents.makeBuffer(transport), ordering: .releasing)
+            isTaken.store(contents.makeBuffer(client), ordering: .releasing)
         }
     }
 

@@ -8,7 +8,7 @@ import SystemPackage
 final class WriteBuffer: Sendable {
     /// Functions that send the bytes and observe the result. Only `send` is called with a lock held, and
     /// takes none.
-    struct Transport: Sendable {
+    struct Client: Sendable {
         /// Sends bytes to a descriptor, and returns how many it took; 0 if it has no room.
         let send: @Sendable (SharedDescriptor, RawSpan) throws(Errno) -> Int
         var sent: @Sendable (_ count: Int, _ isBlocked: Bool) -> Void = { _, _ in }
@@ -63,11 +63,11 @@ final class WriteBuffer: Sendable {
     /// Whether the queue is empty: spares most writes the lock.
     fileprivate let isDrained = Atomic(true)
     fileprivate let changed = Condition()
-    let transport: Transport
+    let client: Client
 
-    init(limit: Int, for engine: StreamEngine, by transport: Transport) {
+    init(limit: Int, for engine: StreamEngine, by client: Client) {
         state = Mutex(State(queue: BoundedQueue(limit: limit), engine: engine))
-        self.transport = transport
+        self.client = client
     }
 
     /// The stream's engine, which is notified of room and of lost bytes.
@@ -285,13 +285,13 @@ extension WriteBuffer {
     func send(to descriptor: SharedDescriptor) -> Progress {
         let (progress, sent, isAwaited) = state.withLock { state in
             let before = state.queue.contents.count
-            let progress = state.send(to: descriptor, transport)
+            let progress = state.send(to: descriptor, client)
             if state.queue.isEmpty { isDrained.store(true, ordering: .releasing) }
             let isAwaited = state.isAwaited && state.isAtLowWaterMark
             if isAwaited { state.isAwaited = false }
             return (progress, before - state.queue.contents.count, isAwaited)
         }
-        if case .blocked = progress { transport.sent(sent, true) } else { transport.sent(sent, false) }
+        if case .blocked = progress { client.sent(sent, true) } else { client.sent(sent, false) }
         changed.broadcast()
         if isAwaited { engine.refresh() }
         callFlushCallbacks()
@@ -302,7 +302,7 @@ extension WriteBuffer {
     /// Fails the stream, closed or not: bytes that it accepted are lost.
     func fail(_ error: Errno) {
         _ = drop(error)
-        transport.failed(error)
+        client.failed(error)
         engine.noteLostBytes(error)
         callFlushCallbacks()
     }
@@ -326,12 +326,12 @@ extension WriteBuffer.State {
         if !queue.isOpen { throw .canceled }
     }
 
-    fileprivate mutating func send(to descriptor: SharedDescriptor, _ transport: WriteBuffer.Transport)
+    fileprivate mutating func send(to descriptor: SharedDescriptor, _ client: WriteBuffer.Client)
         -> WriteBuffer.Progress
     {
         if let fault = queue.refusal { return .failed(fault) }
         do throws(Errno) {
-            try queue.contents.send { (bytes) throws(Errno) in try transport.send(descriptor, bytes) }
+            try queue.contents.send { (bytes) throws(Errno) in try client.send(descriptor, bytes) }
         } catch {
             return .failed(error)
         }

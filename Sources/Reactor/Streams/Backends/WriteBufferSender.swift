@@ -62,7 +62,7 @@ final class WriteBufferSender {
     private func finish(_ ending: WriteBuffer.Ending) {
         cancel()
         if let own = own ?? buffer.takeDescriptor(of: shared) {
-            buffer.transport.end(own, ending, buffer)
+            buffer.client.end(own, ending, buffer)
         } else if ending == .shutDown {
             try? shared.shutDown()
         }
