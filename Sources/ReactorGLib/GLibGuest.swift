@@ -163,9 +163,8 @@ private final class GuestContext {
         guard isValid else { return end() }
         guard !isPosted else { return }
         isPosted = true
-        // Proof: the block is posted on the loop's thread, and runs and is released there.
-        nonisolated(unsafe) let guest = self
-        loop.perform(inModes: modes) { unsafe guest.runRound() }
+        let guest = LoopOwned(self, on: loop)
+        loop.perform(inModes: modes) { guest.value.runRound() }
     }
 
     /// - Parameter timeout: In milliseconds, rounded up; -1 for none.

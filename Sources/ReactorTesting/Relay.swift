@@ -8,7 +8,6 @@ final class Relay {
     private let from: SocketPair
     private let to: SocketPair
     weak var opposite: Relay?
-    private let loop = RunLoop.current
     private let domain = currentTimeSource as? TimeDomain
     private var generator: SeededGenerator
 
@@ -89,21 +88,21 @@ final class Relay {
         let source = DescriptorSource(FileDescriptor(rawValue: from.relayed), for: .readable) { [self] _, _ in
             read()
         }
-        try loop.add(source, forMode: .common)
+        try RunLoop.current.add(source, forMode: .common)
         reader = source
     }
 
     private func read() {
-        var bytes = [UInt8](repeating: 0, count: 65_536)
-        let count = unsafe recv(from.relayed, &bytes, bytes.count, 0)
-        guard count >= 0 else {
-            if errno != EAGAIN, errno != EINTR { reset() }
-            return
-        }
-        bytes.removeLast(bytes.count - count)
-        byteCount += count
+        var bytes: [UInt8] = []
+        do throws(Errno) {
+            let count = try bytes.append(upTo: 65_536) { [from] (room) throws(Errno) in
+                try SystemCall.receive(from: from.relayed, into: &room) ?? -1
+            }
+            guard count >= 0 else { return }
+        } catch { return reset() }
+        byteCount += bytes.count
         pieces.append((.now + latency, bytes))
-        if count == 0 || byteCount >= Self.capacity {
+        if bytes.isEmpty || byteCount >= Self.capacity {
             reader?.cancel()
             reader = nil
         }
@@ -133,9 +132,17 @@ final class Relay {
     private func send(_ bytes: [UInt8]) -> Bool {
         let most = min(
             chunkSizes.map { Int.random(in: $0, using: &generator) } ?? .max, bytesLeft ?? .max, bytes.count)
-        let count = unsafe Glibc.send(to.relayed, bytes, most, CInt(MSG_NOSIGNAL))
-        guard count >= 0 else {
-            if errno == EAGAIN { waitForRoom() } else { endSender() }
+        var count = 0
+        do throws(Errno) {
+            count = try bytes.withBytes { [to] (bytes) throws(Errno) in
+                try SystemCall.send(bytes.extracting(first: most), to: to.relayed)
+            }
+        } catch {
+            endSender()
+            return false
+        }
+        guard count > 0 else {
+            waitForRoom()
             return false
         }
         byteCount -= count
@@ -154,7 +161,7 @@ final class Relay {
             writer = nil
             proceed()
         }
-        do throws(Errno) { try loop.add(source, forMode: .common) } catch { return reset() }
+        do throws(Errno) { try RunLoop.current.add(source, forMode: .common) } catch { return reset() }
         writer = source
     }
 

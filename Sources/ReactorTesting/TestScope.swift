@@ -108,7 +108,7 @@ private func processorWait() -> Duration {
 
 /// How many times as long as its limit a test may run: more under a sanitizer, which makes it several times slower.
 private let limitFactor: Int = {
-    let factor = unsafe getenv("REACTOR_TESTING_PATIENCE").flatMap { unsafe Int(String(cString: $0)) } ?? 1
+    let factor = environmentVariable("REACTOR_TESTING_PATIENCE").flatMap { Int($0) } ?? 1
     return max(factor, 1) * (isSanitized ? 3 : 1)
 }()
 

@@ -8,7 +8,7 @@ final class PortReceiver: Sendable {
     let address: SocketAddress
     let descriptor: Int32
     private let loop: RunLoop
-    private let server: PortServer
+    private let server: LoopOwned<PortServer>
     private let queue: PortQueue
 
     /// Listens at `address`.
@@ -31,11 +31,11 @@ final class PortReceiver: Sendable {
     ) throws {
         loop = try ResidentThread.ports.runLoop()
         queue = PortQueue(byteLimit: limits.byteCount)
-        let server = PortServer(loop, queue, limits)
+        let server = LoopOwned(PortServer(loop, queue, limits), on: loop)
         self.server = server
         (address, descriptor) = try loop.performAndWait {
-            let listener = try listen { _, connection in server.accept(connection) }
-            try server.open(listener)
+            let listener = try listen { _, connection in server.value.accept(connection) }
+            try server.value.open(listener)
             return (listener.localAddress, listener.descriptor.rawValue)
         }
     }
@@ -50,14 +50,14 @@ final class PortReceiver: Sendable {
     /// Removes and returns the first message.
     func takeMessage() -> ReceivedMessage? {
         let (message, hasRoomAgain) = queue.take()
-        if hasRoomAgain { loop.perform { [server] in server.resumeReading() } }
+        if hasRoomAgain { loop.perform { [server] in server.value.resumeReading() } }
         return message
     }
 
     /// Closes the sockets and discards the messages that have not been taken.
     func close() {
         guard queue.close() else { return }
-        loop.performAndWait { [server] in server.close() }
+        loop.performAndWait { [server] in server.value.close() }
     }
 }
 
@@ -68,11 +68,8 @@ extension ResidentThread {
 
 // MARK: - Sockets
 
-/// The sockets of a local port: its listener and the accepted connections.
-///
-/// `@unchecked Sendable` is correct because mutable state is used only on the loop's thread, which every
-/// method checks.
-private final class PortServer: @unchecked Sendable {
+/// The sockets of a local port: its listener and the accepted connections. Used only on the loop's thread.
+private final class PortServer {
     let loop: RunLoop
     let queue: PortQueue
     let limits: PortLimits
@@ -89,7 +86,6 @@ private final class PortServer: @unchecked Sendable {
 
     /// Begins to accept connections.
     func open(_ listener: Listener) throws(Errno) {
-        checkThread()
         do throws(Errno) { try loop.add(listener, forMode: .common) } catch {
             listener.close()
             throw error
@@ -99,7 +95,6 @@ private final class PortServer: @unchecked Sendable {
     }
 
     func accept(_ connection: Listener.Connection) {
-        checkThread()
         let connection = PortConnection(connection, self)
         connections[ObjectIdentifier(connection)] = connection
         connection.open(on: loop)
@@ -108,7 +103,6 @@ private final class PortServer: @unchecked Sendable {
 
     /// Removes a closed connection, and gives its room to others.
     func remove(_ connection: PortConnection) {
-        checkThread()
         guard connections.removeValue(forKey: ObjectIdentifier(connection)) != nil else { return }
         for kind in waiting.keys { waiting[kind]?.removeAll { $0 === connection } }
         queue.release(connection.reservation)
@@ -119,7 +113,6 @@ private final class PortServer: @unchecked Sendable {
     /// Reserves room for the message that begins on `connection`. Returns false if the connection has to wait:
     /// the server resumes it.
     func reserve(_ byteCount: Int, for connection: PortConnection) -> Bool {
-        checkThread()
         let kind = queue.kind(of: byteCount)
         if waiting[kind, default: []].isEmpty, queue.reserve(byteCount) { return true }
         waiting[kind, default: []].append(connection)
@@ -129,7 +122,6 @@ private final class PortServer: @unchecked Sendable {
     /// Resumes waiting connections while there is room. Those of a kind are resumed in order, so that the longest
     /// message gets its turn.
     func resumeReading() {
-        checkThread()
         for kind in PortRoom.Kind.allCases {
             while let connection = waiting[kind]?.first, queue.reserve(connection.neededByteCount) {
                 waiting[kind]?.removeFirst()
@@ -140,7 +132,6 @@ private final class PortServer: @unchecked Sendable {
 
     /// Adds a message of `connection` to the queue.
     func append(_ message: ReceivedMessage, from connection: PortConnection) {
-        checkThread()
         queue.append(message)
         messageCount += 1
         connection.lastMessage = messageCount
@@ -171,13 +162,8 @@ private final class PortServer: @unchecked Sendable {
     }
 
     func close() {
-        checkThread()
         listener.take()?.close()
         for connection in connections.values { connection.close() }
-    }
-
-    private func checkThread() {
-        loop.requireCurrent("A port's sockets must be used")
     }
 }
 
