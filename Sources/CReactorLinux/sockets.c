@@ -90,17 +90,20 @@ bool reactor_has_sent(int descriptor) {
 
 // MARK: Datagrams
 
-// The bytes are one block, of which only the pages that datagrams have filled take memory.
+struct datagram {
+    struct iovec place;
+    struct sockaddr_storage sender;
+};
+
 struct reactor_datagrams {
     unsigned capacity;
     size_t limit;
+    // One block, of which only the pages that datagrams have filled take memory.
     char *bytes;
-    struct mmsghdr *headers;
-    struct iovec *places;
-    struct sockaddr_storage *senders;
-    // Credentials and descriptors; NULL if none are wanted.
+    struct datagram *datagrams;
+    // Of the credentials and descriptors of each; 0 if none are wanted.
     size_t control_size;
-    char *controls;
+    struct mmsghdr headers[];
 };
 
 static const struct reactor_credentials no_credentials = {0, UINT_MAX, UINT_MAX};
@@ -111,44 +114,31 @@ size_t reactor_control_size(unsigned descriptors, bool credentials) {
 }
 
 struct reactor_datagrams *reactor_datagrams_make(unsigned capacity, size_t limit, size_t control) {
-    struct reactor_datagrams *batch = calloc(1, sizeof *batch);
-    if (!batch) return NULL;
-    batch->capacity = capacity;
-    batch->limit = limit;
-    batch->control_size = control;
-    batch->controls = control ? calloc(capacity, CMSG_ALIGN(control)) : NULL;
-    batch->bytes = reallocarray(NULL, capacity, limit);
-    batch->headers = calloc(capacity, sizeof *batch->headers);
-    batch->places = calloc(capacity, sizeof *batch->places);
-    batch->senders = calloc(capacity, sizeof *batch->senders);
-    if (!batch->bytes || !batch->headers || !batch->places || !batch->senders || (control && !batch->controls)) {
-        reactor_datagrams_free(batch);
-        errno = ENOMEM;
-        return NULL;
-    }
+    size_t each = sizeof(struct mmsghdr) + sizeof(struct datagram) + CMSG_ALIGN(control);
+    struct reactor_datagrams *batch = calloc(1, sizeof *batch + capacity * each);
+    char *bytes = reallocarray(NULL, capacity, limit);
+    if (!batch || !bytes) return free(batch), free(bytes), NULL;
+    *batch = (struct reactor_datagrams){capacity, limit, bytes, (struct datagram *)&batch->headers[capacity], control};
     for (unsigned index = 0; index < capacity; index++) {
-        batch->places[index] = (struct iovec){batch->bytes + index * limit, limit};
+        struct datagram *datagram = &batch->datagrams[index];
+        datagram->place = (struct iovec){bytes + index * limit, limit};
         struct msghdr *header = &batch->headers[index].msg_hdr;
-        header->msg_name = &batch->senders[index];
-        header->msg_iov = &batch->places[index];
+        header->msg_name = &datagram->sender;
+        header->msg_iov = &datagram->place;
         header->msg_iovlen = 1;
-        if (control) header->msg_control = batch->controls + index * CMSG_ALIGN(control);
+        if (control) header->msg_control = (char *)&batch->datagrams[capacity] + index * CMSG_ALIGN(control);
     }
     return batch;
 }
 
 void reactor_datagrams_free(struct reactor_datagrams *batch) {
     free(batch->bytes);
-    free(batch->headers);
-    free(batch->places);
-    free(batch->senders);
-    free(batch->controls);
     free(batch);
 }
 
 int reactor_datagrams_receive(struct reactor_datagrams *batch, int descriptor) {
     for (unsigned index = 0; index < batch->capacity; index++) {
-        batch->headers[index].msg_hdr.msg_namelen = sizeof *batch->senders;
+        batch->headers[index].msg_hdr.msg_namelen = sizeof(struct sockaddr_storage);
         batch->headers[index].msg_hdr.msg_controllen = batch->control_size;
     }
     // With MSG_TRUNC msg_len is the whole length of the datagram, not what fitted.
@@ -173,15 +163,15 @@ struct reactor_datagram reactor_datagrams_at(const struct reactor_datagrams *bat
     const struct mmsghdr *header = &batch->headers[index];
     size_t length = header->msg_len;
     struct reactor_datagram result = {
-        .bytes = batch->places[index].iov_base,
+        .bytes = batch->datagrams[index].place.iov_base,
         .count = length < batch->limit ? length : batch->limit,
         .length = length,
         .sender.length = (int)header->msg_hdr.msg_namelen,
         .credentials = no_credentials,
         .has_lost_descriptors = header->msg_hdr.msg_flags & MSG_CTRUNC,
     };
-    memcpy(result.sender.storage, &batch->senders[index], sizeof result.sender.storage);
-    if (batch->controls) read_control(&result, &header->msg_hdr);
+    memcpy(result.sender.storage, &batch->datagrams[index].sender, sizeof result.sender.storage);
+    if (batch->control_size) read_control(&result, &header->msg_hdr);
     return result;
 }
 

@@ -63,7 +63,6 @@ protocol BoundedQueueContents {
 }
 
 extension Array: BoundedQueueContents {}
-extension ByteQueue: BoundedQueueContents {}
 
 extension BoundedQueue {
     mutating func put<Element>(_ element: Element) where Contents == [Element] { contents.append(element) }

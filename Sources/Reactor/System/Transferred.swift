@@ -8,6 +8,9 @@ package final class Transferred<Value>: Sendable {
 
     package init(_ value: sending Value) { self.value = Mutex(Disconnected(value: value)) }
 
+    /// Whether the value is still to be taken.
+    package var isWaiting: Bool { value.withLock { $0 != nil } }
+
     /// The value; nil if it has been taken before.
     package func take() -> sending Value? {
         value.withLock { content in

@@ -1,7 +1,7 @@
 import SystemPackage
 
 /// A first-in, first-out queue of bytes. Pure.
-struct ByteQueue {
+struct ByteQueue: BoundedQueueContents {
     private var bytes: [UInt8]
     private var start = 0
 

@@ -1,16 +1,11 @@
 /// Called once, when an output has sent all bytes or has failed, unless it is cancelled before.
-final class FlushCallback: Sendable {
-    private let callback: Mutex<Callback?>
+typealias FlushCallback = Transferred<Callback>
 
-    init(_ closure: @escaping @Sendable () -> Void) { callback = Mutex(Callback(closure)) }
-
-    /// Whether it is still to be called.
-    var isWaiting: Bool { callback.withLock { $0 != nil } }
+extension FlushCallback {
+    convenience init(_ closure: @escaping @Sendable () -> Void) { self.init(Callback(closure)) }
 
     func callAsFunction() { take()?() }
 
     /// Releases the closure, which is not called any more.
     func cancel() { _ = take() }
-
-    private func take() -> Callback? { callback.withLock { $0.take() } }
 }
