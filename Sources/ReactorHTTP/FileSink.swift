@@ -12,7 +12,8 @@ final class FileSink: BodySink {
     /// libcurl delivers 16 KiB at a time, for each of which the disk's thread would be woken.
     private static let batchSize = 1 << 18
 
-    var owner: RunningTransfer?
+    /// The stream retains it too.
+    var owner: RunningTransfer? { didSet { stream?.owner = owner } }
     private let path: FilePath
     /// Whether a partial file gets the path when it is whole.
     private let usesPartFile: Bool

@@ -4,6 +4,7 @@ import Reactor
 import ReactorHTTP
 import ReactorTestSupport
 import ReactorTesting
+import SystemPackage
 import Testing
 
 /// Cancelling, ending sessions, and what is released when.
@@ -195,6 +196,17 @@ import Testing
         thread.stop()
         #expect(launch.wait().kind == .sessionEnded)
         #expect(session.run(server.url).kind == .sessionEnded)
+    }
+
+    @Test(arguments: ["file", "/dev/null"])
+    func `a connection ends with its session, also after a download into a device`(path: String) throws {
+        let (folder, closed) = (TemporaryFolder(), Answer<Bool>())
+        let server = try TestServer.waiting(forEnd: closed)
+        let path = path.hasPrefix("/") ? FilePath(path) : folder.path.appending(path)
+        try onAThread {
+            #expect(HTTPSession().run(HTTPRequest(server.url), to: .file(path)).kind == nil)
+        }
+        #expect(closed.wait())
     }
 
     @Test func `a slow consumer pauses its transfer`() throws {
