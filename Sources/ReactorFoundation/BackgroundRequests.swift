@@ -44,11 +44,10 @@ struct BackgroundRequest {
 
 /// A descriptor that is closed when its last reference is released.
 final class DuplicateDescriptor {
-    let number: CInt
+    private let owned: OwnedDescriptor
+    var number: CInt { owned.number }
 
-    init(_ number: CInt) { self.number = number }
-
-    deinit { _ = close(number) }
+    init(_ number: CInt) { owned = OwnedDescriptor(number) }
 }
 
 // MARK: - Reading

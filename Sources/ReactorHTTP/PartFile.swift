@@ -9,18 +9,18 @@ import Reactor
 final class PartFile {
     private let path: FilePath
     private let number: CInt
+    private let owner: DescriptorOwner
     private var isRemoved = false
 
-    private init(_ path: FilePath, _ number: CInt) { (self.path, self.number) = (path, number) }
+    private init(_ path: FilePath, _ number: CInt) {
+        (self.path, self.number, owner) = (path, number, DescriptorOwner(of: number))
+    }
 
     deinit {
         // A child that another thread has just forked has the descriptor until it executes its program.
         flock(number, LOCK_UN)
-        guard isRemoved, size >= slowToFree else {
-            _ = Glibc.close(number)
-            return
-        }
-        DispatchWorkers.run { [number] in _ = Glibc.close(number) }
+        guard isRemoved, size >= slowToFree else { return owner.close(number) }
+        DispatchWorkers.run { [owner, number] in owner.close(number) }
     }
 
     private var validatorPath: FilePath { path.appending(suffix: ".validator") }
@@ -89,13 +89,12 @@ final class PartFile {
     /// What the server calls the version that the file belongs to; nil if that is not known.
     var validator: String? {
         let flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
-        guard let file = try? SystemCall.open(validatorPath, flags) else { return nil }
-        defer { _ = Glibc.close(file) }
-        guard let status = try? FileStatus.of(file), status.fileType == S_IFREG,
+        guard let file = try? OwnedDescriptor(SystemCall.open(validatorPath, flags)),
+            let status = try? FileStatus.of(file.number), status.fileType == S_IFREG,
             status.st_uid == geteuid()
         else { return nil }
         var bytes: [UInt8] = []
-        _ = bytes.append(upTo: 1024) { room in (try? SystemCall.read(file, into: &room)) ?? 0 }
+        _ = bytes.append(upTo: 1024) { room in (try? SystemCall.read(file.number, into: &room)) ?? 0 }
         return bytes.isEmpty ? nil : String(decoding: bytes, as: UTF8.self)
     }
 
@@ -149,7 +148,8 @@ private func freeingOffLoop<Failure: Error>(
     _ path: FilePath, _ body: () throws(Failure) -> Void
 ) throws(Failure) {
     let isLarge = FileStatus.ofLink(path).map { $0.st_size >= slowToFree } ?? false
-    let file = isLarge ? try? SystemCall.open(path, pathOnly | O_NOFOLLOW) : nil
-    defer { if let file { DispatchWorkers.run { _ = Glibc.close(file) } } }
+    guard isLarge, let file = try? SystemCall.open(path, pathOnly | O_NOFOLLOW) else { return try body() }
+    let owner = DescriptorOwner(of: file)
+    defer { DispatchWorkers.run { owner.close(file) } }
     try body()
 }

@@ -144,9 +144,14 @@ struct Registration: ~Copyable {
 final class Epoll: Sendable {
     /// -1 once it is closed.
     private let number: Mutex<CInt>
+    /// libevent closes it.
+    private let owner: DescriptorOwner
     private let process = ProcessIdentity.current
 
-    fileprivate init(_ number: CInt) { self.number = Mutex(number) }
+    fileprivate init(_ number: CInt) {
+        self.number = Mutex(number)
+        owner = DescriptorOwner(of: number, isLoop: true)
+    }
 
     /// Whether an epoll accepts `descriptor`: not a regular file, a directory, or a device without poll.
     static func supports(_ descriptor: CInt) -> Bool {
@@ -183,7 +188,10 @@ final class Epoll: Sendable {
     }
 
     /// The epoll is about to be closed.
-    fileprivate func end() { if process.isCurrent { number.withLock { $0 = -1 } } }
+    fileprivate func end() {
+        guard process.isCurrent else { return }
+        owner.release(number.withLock { exchange(&$0, with: -1) })
+    }
 }
 
 /// The libevent base, which outlives every registration on it.

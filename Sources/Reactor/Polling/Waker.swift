@@ -17,7 +17,7 @@ final class Waker {
     private var lastWaiting = Int32.min
 
     init() throws(Errno) {
-        ownedCounter = try .eventCounter()
+        ownedCounter = try .eventCounter(isOfLoop: true)
         ownedTimer = try .timer()
     }
 

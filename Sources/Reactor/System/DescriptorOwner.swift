@@ -12,15 +12,15 @@ package struct DescriptorOwner: Sendable {
 
     package init() {}
 
-    /// An owner of `number` from now on.
-    package init(of number: CInt) { take(number) }
+    /// An owner of `number` from now on, which is a run loop if `isLoop`.
+    package init(of number: CInt, isLoop: Bool = false) { take(number, isLoop: isLoop) }
 
     /// Becomes the owner of `number`. Does nothing if it is already.
-    package func take(_ number: CInt) {
+    package func take(_ number: CInt, isLoop: Bool = false) {
         #if DEBUG
         Self.update { owners in
-            let owner = owners.updateValue(tag, forKey: number)
-            if let owner, owner != tag {
+            let owner = owners.updateValue((tag, isLoop), forKey: number)
+            if let owner, owner.tag != tag {
                 fatalError(
                     "Descriptor \(number) has two owners. Other code has closed it, or it was given to two objects that "
                         + "close it.")
@@ -33,7 +33,7 @@ package struct DescriptorOwner: Sendable {
     package func release(_ number: CInt) {
         #if DEBUG
         Self.update { owners in
-            guard owners.removeValue(forKey: number) == tag else {
+            guard owners.removeValue(forKey: number)?.tag == tag else {
                 fatalError("Descriptor \(number) was closed, or given up, by an object that does not own it.")
             }
         }
@@ -46,14 +46,23 @@ package struct DescriptorOwner: Sendable {
         _ = Glibc.close(number)
     }
 
+    /// The descriptors that have an owner, and whether that is a run loop; none in an optimized build.
+    package static var all: [CInt: Bool] {
+        #if DEBUG
+        return owners.withLock { $0.mapValues(\.isLoop) }
+        #else
+        return [:]
+        #endif
+    }
+
     #if DEBUG
     private static let tags = Atomic<UInt64>(0)
-    /// The tag of the owner of each descriptor that has one.
-    private static let owners = Mutex<[CInt: UInt64]>([:])
+    /// The owner of each descriptor that has one.
+    private static let owners = Mutex<[CInt: (tag: UInt64, isLoop: Bool)]>([:])
     private static let process = ProcessIdentity.current
 
     /// In a child of fork(2), in which a thread of the parent may have locked the owners, this does nothing.
-    private static func update(_ body: (inout [CInt: UInt64]) -> Void) {
+    private static func update(_ body: (inout [CInt: (tag: UInt64, isLoop: Bool)]) -> Void) {
         if process.isCurrent { owners.withLock { body(&$0) } }
     }
     #endif

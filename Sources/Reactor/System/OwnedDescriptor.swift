@@ -7,13 +7,16 @@ package struct OwnedDescriptor: ~Copyable {
     package let number: CInt
     private let owner: DescriptorOwner
 
-    package init(_ number: CInt) { (self.number, owner) = (number, DescriptorOwner(of: number)) }
+    package init(_ number: CInt, isOfLoop: Bool = false) {
+        (self.number, owner) = (number, DescriptorOwner(of: number, isLoop: isOfLoop))
+    }
 
     deinit { owner.close(number) }
 
     /// An event counter, which another thread adds to in order to wake the one that polls it (eventfd(2)).
-    static func eventCounter() throws(Errno) -> OwnedDescriptor {
-        OwnedDescriptor(try SystemCall.make { eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK)) })
+    static func eventCounter(isOfLoop: Bool = false) throws(Errno) -> OwnedDescriptor {
+        let number = try SystemCall.make { eventfd(0, CInt(EFD_CLOEXEC) | CInt(EFD_NONBLOCK)) }
+        return OwnedDescriptor(number, isOfLoop: isOfLoop)
     }
 
     /// Checks that `count` more descriptors can be opened.
@@ -29,10 +32,11 @@ package struct OwnedDescriptor: ~Copyable {
         OwnedDescriptor(try SystemCall.make { epoll_create1(CInt(EPOLL_CLOEXEC)) })
     }
 
-    /// A timer on the monotonic clock (timerfd_create(2)).
+    /// A run loop's timer, on the monotonic clock (timerfd_create(2)).
     static func timer() throws(Errno) -> OwnedDescriptor {
         let flags = CInt(TFD_CLOEXEC) | CInt(TFD_NONBLOCK)
-        return OwnedDescriptor(try SystemCall.make { timerfd_create(CLOCK_MONOTONIC, flags) })
+        return OwnedDescriptor(
+            try SystemCall.make { timerfd_create(CLOCK_MONOTONIC, flags) }, isOfLoop: true)
     }
 }
 

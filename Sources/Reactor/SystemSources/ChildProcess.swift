@@ -155,8 +155,10 @@ extension ChildProcess: CustomStringConvertible {
 private enum Collector {
     /// Those that there were neither descriptors nor threads for, until the next one comes.
     private static let waiting = Mutex<[CInt]>([])
+    private static let owner = DescriptorOwner()
 
     static func add(_ descriptor: CInt) {
+        owner.take(descriptor)
         let descriptors = waiting.withLock { exchange(&$0, with: []) } + [descriptor]
         let left = descriptors.filter { !collectAtEnd($0) }
         waiting.withLock { $0 += left }
@@ -176,7 +178,7 @@ private enum Collector {
     /// Waits for the end: a debugger may have the process for some time after that.
     private static func collect(_ descriptor: CInt) {
         _ = ChildProcess.Termination(collecting: descriptor, waits: true)
-        close(descriptor)
+        owner.close(descriptor)
     }
 }
 

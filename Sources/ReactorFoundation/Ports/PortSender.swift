@@ -106,19 +106,18 @@ private final class ConnectedSocket: Sendable {
         case failed(sentCount: Int)
     }
 
-    private let number: CInt
+    private let owned: OwnedDescriptor
+    private var number: CInt { owned.number }
 
     init?(connectingTo signature: PortSignature, before deadline: Deadline) {
         let type = signature.kind.type | CInt(SOCK_CLOEXEC.rawValue) | CInt(SOCK_NONBLOCK.rawValue)
-        number = Glibc.socket(CInt(signature.address.family.rawValue), type, signature.kind.transport)
-        guard number >= 0, connects(to: signature.address, before: deadline) else { return nil }
+        let number = Glibc.socket(CInt(signature.address.family.rawValue), type, signature.kind.transport)
+        guard number >= 0 else { return nil }
+        owned = OwnedDescriptor(number)
+        guard connects(to: signature.address, before: deadline) else { return nil }
         if signature.address.port != nil {
             _ = reactor_set_option(number, CInt(IPPROTO_TCP), TCP_NODELAY, 1)
         }
-    }
-
-    deinit {
-        if number >= 0 { _ = close(number) }
     }
 
     private func connects(to address: SocketAddress, before deadline: Deadline) -> Bool {

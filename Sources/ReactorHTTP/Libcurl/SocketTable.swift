@@ -186,6 +186,8 @@ extension SocketTable {
 
     static let closeCallback: curl_closesocket_callback = { context, descriptor in
         table(context).noteClose(descriptor)
-        return close(descriptor)
+        // Not an owner before: versions of libcurl close sockets that do not connect without this callback.
+        _ = OwnedDescriptor(descriptor)
+        return 0
     }
 }

@@ -31,7 +31,7 @@ final class DatagramBatch {
 
     deinit {
         deliver { _, datagram in
-            for descriptor in datagram.descriptors { _ = close(descriptor.rawValue) }
+            for descriptor in datagram.descriptors { _ = OwnedDescriptor(descriptor.rawValue) }
             return true
         }
         unsafe reactor_datagrams_free(storage)
