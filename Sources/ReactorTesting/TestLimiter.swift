@@ -39,6 +39,7 @@ final class TestLimiter: Sendable {
     private static let gracePeriod = Duration.seconds(5)
 
     private init() {
+        _ = Leftovers.shared  // before this class opens descriptors
         guard let thread = try? RunLoopThread(name: "test limits") else {
             fatalError("The thread that watches the limits of tests cannot be started.")
         }
@@ -68,6 +69,7 @@ final class TestLimiter: Sendable {
 
     /// The test has ended.
     func release(_ test: TestScope) {
+        Leftovers.shared?.note(state.withLock { $0.running.values.map(\.test.name) })
         let next = state.withLock { state -> CheckedContinuation<Void, Never>? in
             state.running[ObjectIdentifier(test)] = nil
             state.endedCount += 1

@@ -1,3 +1,4 @@
+import Glibc
 import Reactor
 
 /// A thread that runs the jobs of one test, and its run loop while there are none.
@@ -6,14 +7,17 @@ import Reactor
 final class TestThread: TaskExecutor {
     private let name: String
     private let state = Mutex(State())
-    /// Ends a run of the loop.
-    private let wakeUp = RunLoop.Source {}
 
     private struct State {
         var jobs: [UnownedJob] = []
         var hasStarted = false
         var hasEnded = false
+        /// The depth of the run in which the thread waits for a job, or the end; nil while it does not.
+        var waitDepth: Int?
         var loop: RunLoop?
+
+        /// Not by a source: a run that is nested in the wait would serve it, and the wait would go on.
+        func endWait() { if let waitDepth { loop?.requestEnd(at: waitDepth) } }
     }
 
     init(name: String) { self.name = name }
@@ -26,22 +30,21 @@ final class TestThread: TaskExecutor {
         let retained = CallbackContext.retain(self)
         defer { _ = unsafe CallbackContext.take(retained, as: TestThread.self) }
         let job = UnownedJob(job)
-        let (isFirst, loop) = state.withLock { state in
+        let isFirst = state.withLock { state in
             state.jobs.append(job)
+            state.endWait()
             defer { state.hasStarted = true }
-            return (!state.hasStarted, state.loop)
+            return !state.hasStarted
         }
         if isFirst { start() }
-        wake(loop)
     }
 
     /// Ends the thread when it has run the jobs that are queued.
     func end() {
-        let loop = state.withLock { state in
+        state.withLock { state in
             state.hasEnded = true
-            return state.loop
+            state.endWait()
         }
-        wake(loop)
     }
 
     private func start() {
@@ -52,33 +55,37 @@ final class TestThread: TaskExecutor {
         }
     }
 
-    private func wake(_ loop: RunLoop?) {
-        wakeUp.signal()
-        loop?.wakeUp()
-    }
-
     private func run() {
         let loop = RunLoop.current
+        let keeper = RunLoop.Source {}
+        Leftovers.shared?.threadBegins(name)
+        defer { Leftovers.shared?.threadEnds(name) }
         state.withLock { $0.loop = loop }
-        while let jobs = nextJobs() {
+        while true {
+            // A test may have its loop hosted, which is a run too.
+            let depth = loop.depth + 1
+            guard let jobs = nextJobs(waitingAt: depth) else { return }
             for job in jobs { unsafe job.runSynchronously(on: asUnownedTaskExecutor()) }
-            if jobs.isEmpty { wait(on: loop) }
+            if jobs.isEmpty { wait(on: loop, at: depth, keeper) }
         }
     }
 
-    /// The jobs to run now; nil when there will be no more.
-    private func nextJobs() -> [UnownedJob]? {
+    /// The jobs to run now; nil when there will be no more. If there are none yet, the wait begins.
+    private func nextJobs(waitingAt depth: Int) -> [UnownedJob]? {
         state.withLock { state in
             if state.jobs.isEmpty, state.hasEnded { return nil }
+            if state.jobs.isEmpty { state.waitDepth = depth }
             defer { state.jobs = [] }
             return state.jobs
         }
     }
 
-    /// Runs the loop until ``wakeUp`` is signalled. The source is not in the loop while the test's code runs.
-    private func wait(on loop: RunLoop) {
-        loop.add(wakeUp, forMode: .default)
-        loop.run(in: .default, returnAfterSourceHandled: true)
-        loop.remove(wakeUp, forMode: .default)
+    /// Runs the loop. `keeper` keeps its mode from being empty, but is not in it while the test's code runs.
+    private func wait(on loop: RunLoop, at depth: Int, _ keeper: RunLoop.Source) {
+        loop.add(keeper, forMode: .default)
+        loop.run(in: .default)
+        loop.remove(keeper, forMode: .default)
+        state.withLock { $0.waitDepth = nil }
+        loop.withdrawEnd(at: depth)
     }
 }

@@ -38,16 +38,21 @@ private func remainingLines(of probe: Child) -> [String] {
         port.invalidate()
     }
 
-    @Test func `Foundation's processes and this library's children end independently`() throws {
-        let (process, input) = (Process(), Pipe())
-        process.executableURL = URL(filePath: "/bin/sh")
-        process.arguments = ["-c", "read line; exit 7"]
-        process.standardInput = input
-        try process.run()
-        let child = try ChildProcess.spawn(.init("/bin/sh", ["-c", "exit 8"])).process
-        #expect(child.wait()?.reason == .exited(status: 8))
-        try input.fileHandleForWriting.write(contentsOf: [10])
-        process.waitUntilExit()
-        #expect(process.terminationStatus == 7)
+    /// In a process of its own, as Foundation keeps sockets for its processes.
+    @Test func `Foundation's processes and this library's children end independently`() async {
+        await #expect(processExitsWith: .success) {
+            try onAThread {
+                let (process, input) = (Process(), Pipe())
+                process.executableURL = URL(filePath: "/bin/sh")
+                process.arguments = ["-c", "read line; exit 7"]
+                process.standardInput = input
+                try process.run()
+                let child = try ChildProcess.spawn(.init("/bin/sh", ["-c", "exit 8"])).process
+                #expect(child.wait()?.reason == .exited(status: 8))
+                try input.fileHandleForWriting.write(contentsOf: [10])
+                process.waitUntilExit()
+                #expect(process.terminationStatus == 7)
+            }
+        }
     }
 }

@@ -254,25 +254,28 @@ import Testing
         #expect(HTTPSession().run("http://name.invalid/").kind == .resolve)
     }
 
-    @Test func `transfers end while the names of their hosts are still being resolved`() throws {
-        // The kernel never lets the thread connect again.
-        try onAThread {
-            guard Gate.hold() else { return }
-            let session = HTTPSession { $0.connectTimeout = nil }
-            let cancelled = session.launch("http://cancelled.invalid/")
-            let ending = HTTPSession()
-            let ended = ending.launch("http://ended.invalid/")
-            let timed = HTTPSession { $0.connectTimeout = .milliseconds(50) }.launch("http://timed.invalid/")
-            let thread = try JoinableThread(name: "ends") {
-                for _ in 0..<3 { Gate.waitForArrival() }
-                cancelled.transfer.cancel()
-                ending.invalidateAndCancel()
+    @Test func `transfers end while the names of their hosts are still being resolved`() async {
+        // The kernel never lets the process connect again.
+        await #expect(processExitsWith: .success) {
+            try onAThread {
+                guard Gate.hold() else { return }
+                let session = HTTPSession { $0.connectTimeout = nil }
+                let cancelled = session.launch("http://cancelled.invalid/")
+                let ending = HTTPSession()
+                let ended = ending.launch("http://ended.invalid/")
+                let timed = HTTPSession { $0.connectTimeout = .milliseconds(50) }
+                    .launch("http://timed.invalid/")
+                let thread = try JoinableThread(name: "ends") {
+                    for _ in 0..<3 { Gate.waitForArrival() }
+                    cancelled.transfer.cancel()
+                    ending.invalidateAndCancel()
+                }
+                #expect(cancelled.wait().kind == .cancelled)
+                #expect(ended.wait().kind == .sessionEnded)
+                #expect(timed.wait().kind == .timedOut(.connect))
+                Gate.open()
+                thread.join()
             }
-            #expect(cancelled.wait().kind == .cancelled)
-            #expect(ended.wait().kind == .sessionEnded)
-            #expect(timed.wait().kind == .timedOut(.connect))
-            Gate.open()
-            thread.join()
         }
     }
 }

@@ -1,4 +1,5 @@
 import Dispatch
+import Glibc
 import Reactor
 import ReactorTestSupport
 import ReactorTesting
@@ -17,6 +18,14 @@ import Testing
             loop.add(Timer(fireDate: .now) { _ in continuation.resume() }, forMode: .default)
         }
         #expect(currentLoop() === loop)
+    }
+
+    @Test func `a handler that runs the loop does not keep the test's tasks waiting`() async {
+        let timer = Timer.scheduled(every: .microseconds(100)) { _ in
+            RunLoop.current.run(in: .default, until: .now + .milliseconds(1))
+        }
+        for _ in 0..<50 { await Task.detached { _ = usleep(500) }.value }
+        timer.invalidate()
     }
 
     @Test @MainActor func `the main loop is served while a test on the main actor awaits something`() async {

@@ -1,19 +1,47 @@
 package import Reactor
 package import SystemPackage
+import Testing
 
-/// A pipe that lasts as long as its variable.
+/// A pipe whose ends are closed with it, unless that was done before, or a stream closes them.
 package final class TestPipe: Sendable {
     package let readEnd: FileDescriptor
     package let writeEnd: FileDescriptor
+    /// The ends that are still to be closed.
+    private let owned: Shared<Set<FileDescriptor>>
 
-    package init() throws { (readEnd, writeEnd) = try FileDescriptor.pipe() }
+    package init(_ text: String = "") throws {
+        (readEnd, writeEnd) = try FileDescriptor.pipe()
+        owned = Shared([readEnd, writeEnd])
+        put(text)
+    }
 
-    deinit {
-        try? readEnd.close()
-        try? writeEnd.close()
+    deinit { for end in [readEnd, writeEnd] { close(end) } }
+
+    package func close(_ end: FileDescriptor) {
+        if owned.update({ $0.remove(end) }) != nil { try? end.close() }
+    }
+
+    package func closeWriteEnd() { close(writeEnd) }
+
+    /// A stream that closes the read end.
+    package func makeInput() -> InputStream {
+        InputStream(descriptor: give(readEnd), closeWhenDone: true)
+    }
+
+    /// A stream that closes the write end.
+    package func makeOutput() -> OutputStream {
+        OutputStream(descriptor: give(writeEnd), closeWhenDone: true)
+    }
+
+    /// Leaves it to the caller to close an end.
+    package func give(_ end: FileDescriptor) -> FileDescriptor {
+        owned.update { _ = $0.remove(end) }
+        return end
     }
 
     package func put(_ count: Int = 1) { _ = try? writeEnd.writeAll(repeatElement(0, count: count)) }
+
+    package func put(_ text: String) { #expect((try? writeEnd.writeAll(text.utf8)) == text.utf8.count) }
 
     package func get() {
         var byte: UInt8 = 0

@@ -10,6 +10,8 @@ package final class Nginx: Sendable {
     package let certificate: FilePath
     /// What is served.
     package let folder: FilePath
+    private let isOver = Countdown(1)
+    private let thread: JoinableThread
 
     package static var isAvailable: Bool {
         ServerProgram.isAvailable("nginx") && access("/usr/bin/openssl", X_OK) == 0
@@ -31,14 +33,21 @@ package final class Nginx: Sendable {
         _ = try temporary.file([UInt8](repeating: 0, count: 50_000_000), name: "zeros")
         try Self.makeCertificate(in: folder)
         let answer = Answer<Result<(UInt16, UInt16), any Error>>()
-        // The kernel kills the server when this thread ends: with the process.
-        _ = try JoinableThread(name: "nginx") {
+        // The kernel kills the server when this thread ends.
+        thread = try JoinableThread(name: "nginx") { [isOver] in
             let server = Result { try Self.start(in: temporary) }
             answer.give(server.map { ($0.program.port, $0.securePort) })
-            withExtendedLifetime((temporary, server)) { while true { pause() } }
+            isOver.wait()
+            withExtendedLifetime((temporary, server)) {}
         }
         let ports = try answer.wait().get()
         (plain, secure) = ("http://127.0.0.1:\(ports.0)", "https://localhost:\(ports.1)")
+        atexit { try? Nginx.shared.get().stop() }
+    }
+
+    private func stop() {
+        isOver.count()
+        thread.join()
     }
 
     private static func makeCertificate(in folder: FilePath) throws {

@@ -86,12 +86,12 @@ private final class Outcome<Success: Sendable, Failure: Error>: Sendable {
     private let depth: Int
     private let result = Mutex<Result<Success, Failure>?>(nil)
 
-    init(loop: RunLoop) { (self.loop, depth) = (loop, loop.inbox.activationCount + 1) }
+    init(loop: RunLoop) { (self.loop, depth) = (loop, loop.depth + 1) }
 
     /// Ends the activation that waits, but none that is nested in it.
     func set(_ result: Result<Success, Failure>) {
         self.result.withLock { $0 = result }
-        loop.inbox.requestEnd(ofActivation: depth)
+        loop.requestEnd(at: depth)
     }
 
     /// Runs the loop until there is a result.
@@ -100,7 +100,7 @@ private final class Outcome<Success: Sendable, Failure: Error>: Sendable {
         loop.add(keepAlive, forMode: .default)
         defer {
             keepAlive.invalidate()
-            loop.inbox.withdrawEnd(ofActivation: depth)
+            loop.withdrawEnd(at: depth)
         }
         while true {
             if let result = result.withLock({ $0 }) { return result }

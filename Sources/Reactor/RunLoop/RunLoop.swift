@@ -178,6 +178,15 @@ public final class RunLoop: Sendable {
         wakeUp()
     }
 
+    /// How many runs are nested; 0 outside a run.
+    package var depth: Int { inbox.activationCount }
+
+    /// Ends the run at `depth`, once its callback has returned, and those that begin there until ``withdrawEnd(at:)``. Runs
+    /// that are nested in it go on. The outermost run has depth 1.
+    package func requestEnd(at depth: Int) { inbox.requestEnd(ofActivation: depth) }
+
+    package func withdrawEnd(at depth: Int) { inbox.withdrawEnd(ofActivation: depth) }
+
     /// Carries out `change` on the loop's thread: at once if it is the calling thread, else when the loop collects its
     /// inbox. False if that thread has ended.
     @discardableResult

@@ -107,7 +107,7 @@ public final class RunLoopThread: Sendable {
 
     private func requestStop(jobTime: Duration) {
         ending.jobTime.withLock { $0 = min($0, jobTime) }
-        runLoop.perform { [runLoop] in runLoop.inbox.requestEnd(ofActivation: 1) }
+        runLoop.perform { [runLoop] in runLoop.requestEnd(at: 1) }
     }
 }
 

@@ -87,24 +87,7 @@ extension RunLoop {
     }
 }
 
-/// A pipe whose write end the test closes, and whose read end a stream owns.
-struct Feed: Sendable {
-    let readEnd: FileDescriptor
-    let writeEnd: FileDescriptor
-
-    init(_ text: String = "") throws {
-        (readEnd, writeEnd) = try FileDescriptor.pipe()
-        put(text)
-    }
-
-    func put(_ text: String) { put(Array(text.utf8)) }
-
-    func put(_ bytes: [UInt8]) { #expect((try? writeEnd.writeAll(bytes)) == bytes.count) }
-
-    func end() { try? writeEnd.close() }
-
-    func makeStream() -> InputStream { InputStream(descriptor: readEnd, closeWhenDone: true) }
-
+extension TestPipe {
     /// Whether the reader has taken everything.
     var isEmpty: Bool { unreadCount(of: writeEnd) == 0 }
 }

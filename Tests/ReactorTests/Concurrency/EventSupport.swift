@@ -2,6 +2,7 @@ import Glibc
 import Reactor
 import ReactorTestSupport
 import SystemPackage
+import Testing
 
 /// The kinds of sequence whose events a loop serves.
 enum EventKind: String, CaseIterable, Codable, Sendable {
@@ -37,15 +38,14 @@ struct EventFixture: Sendable {
             let signals = try loop.signals(SIGWINCH, inModes: modes)
             next = { try await signals.makeAsyncIterator().next() != nil }
         case .readiness:
-            let pipe = try TestPipe()
-            pipes.update { $0.append(pipe) }
-            let readiness = loop.readiness(of: pipe.readEnd, for: .readable, inModes: modes)
+            let pipe = try WatchedPipe(on: loop, inModes: modes)
             next = {
-                guard try await readiness.makeAsyncIterator().next() == .readable else { return false }
-                pipe.get()
+                let iterator = try #require(pipe.readiness.value).makeAsyncIterator()
+                guard try await iterator.next() == .readable else { return false }
+                pipe.pipe.get()
                 return true
             }
-            cause = { pipe.put() }
+            cause = { pipe.pipe.put() }
         case .files:
             let folder = TemporaryFolder()
             let file = folder.fifo()
@@ -78,5 +78,19 @@ struct EventFixture: Sendable {
     }
 }
 
-/// Stay open: a descriptor must until the loop has ended its source.
-private let pipes = Shared<[TestPipe]>([])
+/// A pipe that stays open until the loop has ended the source that watches it.
+private final class WatchedPipe: Sendable {
+    let pipe = try! TestPipe()
+    let readiness: Shared<RunLoop.Events<Readiness, any Error>?>
+    private let loop: RunLoop
+
+    init(on loop: RunLoop, inModes modes: [RunLoop.Mode]) throws {
+        self.loop = loop
+        readiness = Shared(loop.readiness(of: pipe.readEnd, for: .readable, inModes: modes))
+    }
+
+    deinit {
+        readiness.value = nil
+        loop.perform { [pipe] in withExtendedLifetime(pipe) {} }
+    }
+}

@@ -62,7 +62,7 @@ import Testing
     func `stopping a thread ends the waits of its tasks, and lets the tasks finish there`(wait: LoopWait)
         async throws
     {
-        let (thread, feed) = (try RunLoopThread(name: "ending"), try Feed("abc"))
+        let (thread, feed) = (try RunLoopThread(name: "ending"), try TestPipe("abc"))
         let task = Task(executorPreference: thread.executor) {
             trace(await wait.result(on: thread.runLoop, feed))
             await Task.yield()
@@ -85,7 +85,7 @@ import Testing
             loop.give(.current)
             isOver.wait()
         }
-        let (runLoop, feed) = (loop.wait(), try Feed())
+        let (runLoop, feed) = (loop.wait(), try TestPipe())
         let task = Task { await wait.result(on: runLoop, feed) }
         // Probably enough for the task to begin. Its wait must end in any case.
         for _ in 0..<1000 { await Task.yield() }
@@ -98,10 +98,10 @@ import Testing
     @Test func `a task that waits again, or for the first time, after its loop has ended is cancelled`()
         async throws
     {
-        let (thread, feed) = (try RunLoopThread(name: "ended"), try Feed())
+        let (thread, feed) = (try RunLoopThread(name: "ended"), try TestPipe())
         await thread.shutDown()
         await Task(executorPreference: thread.executor) {
-            let input = feed.makeStream()
+            let input = feed.makeInput()
             for _ in 0..<2 {
                 let error = await thrownError { _ = try await input.readChunk() }
                 #expect(error is CancellationError)
@@ -165,9 +165,9 @@ import Testing
     // MARK: Shutting down
 
     @Test func `a thread is shut down from one of its tasks, which waits for the others`() async throws {
-        let (thread, feed) = (try RunLoopThread(name: "shut down"), try Feed())
+        let (thread, feed) = (try RunLoopThread(name: "shut down"), try TestPipe())
         let reader = Task(executorPreference: thread.executor) {
-            _ = try? await feed.makeStream().readChunk()
+            _ = try? await feed.makeInput().readChunk()
             for _ in 0..<100 { await Task.yield() }
             trace("read")
         }
@@ -216,13 +216,13 @@ enum LoopWait: Sendable {
     static let all = [stream, lines, handoff, clock] + ofLoops
 
     /// Waits on `loop`, where nothing comes, and returns how that ends.
-    nonisolated(nonsending) func result(on loop: RunLoop, _ feed: Feed) async -> String {
+    nonisolated(nonsending) func result(on loop: RunLoop, _ feed: TestPipe) async -> String {
         do {
             switch self {
-            case .stream: for try await _ in feed.makeStream().chunks {}
-            case .lines: for try await _ in feed.makeStream().lines {}
+            case .stream: for try await _ in feed.makeInput().chunks {}
+            case .lines: for try await _ in feed.makeInput().lines {}
             case .handoff:
-                _ = try await feed.makeStream().handOff(to: Ignorer(), on: DispatchQueue(label: "ignored"))
+                _ = try await feed.makeInput().handOff(to: Ignorer(), on: DispatchQueue(label: "ignored"))
             case .clock: try await loop.clock().sleep(for: .seconds(3600))
             case .datagram: _ = try await loop.datagrams(boundTo: .ipv4Loopback(port: 0)).receive()
             case .events(let kind):

@@ -76,8 +76,8 @@ import Testing
     }
 
     @Test func `lines that are split and left lose nothing`() async throws {
-        let feed = try Feed("abcde")
-        let input = Carrier(feed.makeStream())
+        let feed = try TestPipe("abcde")
+        let input = Carrier(feed.makeInput())
         let first = Task.detached {
             for try await line in input.value.lines(limit: 4, overflow: .split) { return line }
             return ""
@@ -85,7 +85,7 @@ import Testing
         // The second piece must come when the first is waiting to be one.
         await yieldUntil { feed.isEmpty }
         feed.put("fghijklmnop\nqrs\n")
-        feed.end()
+        feed.closeWriteEnd()
         var rest = try await first.value
         for try await chunk in input.value.chunks { rest += String(bytes: chunk) }
         #expect(rest == "abcdefghijklmnop\nqrs\n")

@@ -26,8 +26,8 @@ import Testing
     @Test(arguments: TaskPlace.allCases)
     func `a read appends to the caller's memory`(place: TaskPlace) async throws {
         try await place.run { _ in
-            let feed = try Feed("abc")
-            let input = feed.makeStream()
+            let feed = try TestPipe("abc")
+            let input = feed.makeInput()
             let memory = UnsafeMutableRawBufferPointer.allocate(byteCount: 5, alignment: 1)
             defer { memory.deallocate() }
             var buffer = OutputRawSpan(buffer: memory, initializedCount: 0)
@@ -42,8 +42,8 @@ import Testing
     }
 
     @Test func `a chunk's closure may suspend, and throw`() async throws {
-        let feed = try Feed("abc")
-        let input = feed.makeStream()
+        let feed = try TestPipe("abc")
+        let input = feed.makeInput()
         let count = try await input.readChunk { bytes in
             let before = bytes.byteCount
             await Task.yield()
@@ -52,7 +52,7 @@ import Testing
         #expect(count == 6)
         feed.put("d")
         await #expect(throws: Errno.canceled) { try await input.readChunk { _ in throw Errno.canceled } }
-        feed.end()
+        feed.closeWriteEnd()
         #expect(try await input.readChunk { _ in true } == nil)
     }
 
@@ -176,9 +176,9 @@ import Testing
     @Test(arguments: TaskPlace.allCases)
     func `a read of too few bytes keeps them`(place: TaskPlace) async throws {
         try await place.run { _ in
-            let feed = try Feed("abc")
-            feed.end()
-            let input = feed.makeStream()
+            let feed = try TestPipe("abc")
+            feed.closeWriteEnd()
+            let input = feed.makeInput()
             let half = await thrownError { _ = try await input.read(exactly: 4) } as? IOError
             #expect(half?.errno == .noData && half?.bytesReceived == 3 && half?.bytesRequested == 4)
             #expect(input.streamStatus == .open)
@@ -191,9 +191,9 @@ import Testing
     @Test func `an iterator that has ended or thrown leaves the stream to others, and stays at its end`()
         async throws
     {
-        let feed = try Feed("abc")
-        feed.end()
-        let input = feed.makeStream()
+        let feed = try TestPipe("abc")
+        feed.closeWriteEnd()
+        let input = feed.makeInput()
         var chunks = input.chunks.makeAsyncIterator()
         #expect(try await chunks.next() == Array("abc".utf8))
         #expect(try await chunks.next() == nil)
@@ -266,9 +266,9 @@ import Testing
 
     @Test(arguments: TaskPlace.allCases)
     func `a sequence that is left releases its stream and the descriptor`(place: TaskPlace) async throws {
-        let (feed, file) = (try Feed("abcdef"), try TemporaryFile(pattern(1_000_000)))
+        let (feed, file) = (try TestPipe("abcdef"), try TemporaryFile(pattern(1_000_000)))
         try await place.run { _ in
-            for try await _ in feed.makeStream().bytes { break }
+            for try await _ in feed.makeInput().bytes { break }
             for try await _ in InputStream(path: file.path).lines(limit: 2_000_000) { break }
             await yieldUntil { isBroken(feed.writeEnd) && openDescriptors(of: file.path) == 0 }
             let fate = try await fateOfReader()
@@ -323,7 +323,8 @@ private func serve(_ stream: Stream, _ recorder: Recorder, until event: Stream.E
 
 /// Whether what a stream stands on is gone, after a task has read from it and released it.
 nonisolated(nonsending) private func fateOfReader() async throws -> () -> Bool {
-    let input = try Feed("abc").makeStream()
+    let pipe = try TestPipe("abc")
+    let input = pipe.makeInput()
     _ = try await input.read(exactly: 2)
     weak let object = input.internals
     return { object == nil }

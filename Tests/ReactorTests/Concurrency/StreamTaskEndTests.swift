@@ -33,8 +33,8 @@ import Testing
 
     @Test(arguments: TaskPlace.allCases, Ending.allCases)
     func `a read that is ended keeps what it has`(place: TaskPlace, ending: Ending) async throws {
-        let feed = try Feed("abc")
-        let input = Carrier(feed.makeStream())
+        let feed = try TestPipe("abc")
+        let input = Carrier(feed.makeInput())
         let start = Deadline.now
         let task = place.start(on: home.loop) {
             await thrownError { _ = try await input.value.read(exactly: 4, timeout: ending.timeout) }
@@ -56,8 +56,8 @@ import Testing
     func `a write that is ended tells how many bytes were accepted`(place: TaskPlace, ending: Ending)
         async throws
     {
-        let pipe = try FileDescriptor.pipe()
-        let output = Carrier(OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true))
+        let pipe = try TestPipe()
+        let output = Carrier(pipe.makeOutput())
         let task = place.start(on: home.loop) {
             var accepted = 0
             let error = await thrownError {
@@ -69,7 +69,7 @@ import Testing
         await yieldUntil { unreadCount(of: pipe.readEnd) == 65_536 }
         ending.end(task, output.value)
         #expect(try await task.value == (true, 65_536))
-        try pipe.readEnd.close()
+        pipe.close(pipe.readEnd)
         var accepted = 1
         let error = await thrownError { try await output.value.writeAll([0], accepted: &accepted) }
         #expect(error?.errno == (ending == .closing ? .badFileDescriptor : .brokenPipe))
@@ -78,10 +78,10 @@ import Testing
 
     @Test(arguments: TaskPlace.allCases)
     func `a task that is cancelled before it reads reads nothing`(place: TaskPlace) async throws {
-        let feed = try Feed("abc")
+        let feed = try TestPipe("abc")
         let task = place.start(on: home.loop) {
             await yieldUntil { Task.isCancelled }
-            let input = feed.makeStream()
+            let input = feed.makeInput()
             let errors = [
                 await thrownError { _ = try await input.readChunk() },
                 await thrownError { for try await _ in input.chunks {} },
@@ -152,8 +152,8 @@ import Testing
         let loop = home.loop
         let passes = Shared(0)
         loop.perform { loop.observe(.beforeTimers) { _ in passes.update { $0 += 1 } } }
-        let feed = try Feed("abc")
-        let input = Carrier(feed.makeStream())
+        let feed = try TestPipe("abc")
+        let input = Carrier(feed.makeInput())
         _ = try await Task(executorPreference: home.executor) {
             try await input.value.read(exactly: 1, timeout: .seconds(60))
         }.value
@@ -163,6 +163,7 @@ import Testing
         for _ in 0..<1_000 { await Task.yield() }
         #expect(passes.value < before + 20)
         #expect(try await input.value.read(exactly: 5) == Array("bcdef".utf8))
+        feed.closeWriteEnd()
     }
 
     // MARK: Hand-offs
@@ -190,10 +191,10 @@ import Testing
 
     @Test(arguments: [true, false], TaskPlace.allCases)
     func `cancelling the task ends its hand-off`(isStarted: Bool, place: TaskPlace) async throws {
-        let (feed, counter) = (try Feed("abc"), Counter())
+        let (feed, counter) = (try TestPipe("abc"), Counter())
         let task = place.start(on: home.loop) {
             if !isStarted { await yieldUntil { Task.isCancelled } }
-            return try await feed.makeStream().handOff(to: counter, on: DispatchQueue(label: "count"))
+            return try await feed.makeInput().handOff(to: counter, on: DispatchQueue(label: "count"))
         }
         if isStarted { counter.started.wait() }
         task.cancel()
@@ -219,8 +220,9 @@ import Testing
         }
 
         func commit() async throws {
-            let input = Carrier(try Feed().makeStream())
-            let recorder = Recorder()
+            let (pipe, recorder) = (try TestPipe(), Recorder())
+            let input = Carrier(pipe.makeInput())
+            defer { withExtendedLifetime(pipe) {} }
             switch self {
             case .twoReaders:
                 await withTaskGroup { group in

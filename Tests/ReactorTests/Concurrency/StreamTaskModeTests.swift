@@ -13,12 +13,12 @@ import Testing
     @Test(arguments: [true, false])
     func `a task waits for a stream while the loop runs in another mode`(isScheduled: Bool) throws {
         for mode in [RunLoop.Mode.default, .custom] { loop.hold(mode) }
-        let feed = try Feed()
+        let feed = try TestPipe()
         let isReading = Shared(false)
         // The modes are those of the stream, if it is scheduled, and otherwise those of the task.
         let executor = isScheduled ? loop.executor() : loop.executor(inModes: [.custom])
         Task(executorPreference: executor) {
-            let input = feed.makeStream()
+            let input = feed.makeInput()
             if isScheduled { input.schedule(in: loop, forMode: .custom) }
             isReading.value = true
             for try await chunk in input.chunks { trace(String(bytes: chunk)) }
@@ -37,7 +37,7 @@ import Testing
             loop.serve(in: .custom) { trace.all.count == 2 }
         }
         loop.serve(in: .default) { trace.all.count == 2 }
-        feed.end()
+        feed.closeWriteEnd()
         loop.serve(in: .custom) { trace.all.last == "end" }
         #expect(trace.all == ["a", "b", "end"])
     }
@@ -45,9 +45,9 @@ import Testing
     @Test func `a timeout passes in the modes of the stream`() throws {
         try withVirtualTime { time in
             for mode in [RunLoop.Mode.default, .custom] { loop.hold(mode) }
-            let feed = try Feed("abc")
+            let feed = try TestPipe("abc")
             Task(executorPreference: loop.executor()) {
-                let input = feed.makeStream()
+                let input = feed.makeInput()
                 input.schedule(in: loop, forMode: .custom)
                 let error = await thrownError { _ = try await input.read(exactly: 4, timeout: .seconds(20)) }
                 trace("\(error?.errno == .timedOut)")
@@ -63,7 +63,7 @@ import Testing
     @Test func `an actor that computes its executor waits for a stream`() async throws {
         let home = LoopThread()
         let reader = Computing(home.thread)
-        let feed = try Feed()
+        let feed = try TestPipe()
         let error = await thrownError { _ = try await reader.read(feed, timeout: .milliseconds(1)) }
         #expect(error?.errno == .timedOut)
     }
@@ -130,7 +130,7 @@ private actor Computing {
 
     init(_ thread: RunLoopThread) { self.thread = thread }
 
-    func read(_ feed: Feed, timeout: Duration) async throws -> [UInt8] {
-        try await feed.makeStream().read(exactly: 3, timeout: timeout)
+    func read(_ feed: TestPipe, timeout: Duration) async throws -> [UInt8] {
+        try await feed.makeInput().read(exactly: 3, timeout: timeout)
     }
 }

@@ -37,7 +37,7 @@ import Testing
     @Test(arguments: AddressKind.allCases, AddressKind.allCases)
     func `after a refusal the next address is tried at once`(first: AddressKind, second: AddressKind) throws {
         let server = try SocketServer(second)
-        let (peer, error, _) = outcome(of: [try refusingAddress(first), server.address])
+        let (peer, error, _) = outcome(of: [refusingAddress(first), server.address])
         #expect(peer == server.address && error == nil)
     }
 
@@ -49,12 +49,12 @@ import Testing
 
     @Test func `a silent address may still win after later ones have refused`() throws {
         let silent = try FullServer(.path)
-        let addresses = [silent.address, try refusingAddress(), try refusingAddress(.ipv6)]
+        let addresses = [silent.address, refusingAddress(), refusingAddress(.ipv6)]
         #expect(outcome(of: addresses, meanwhile: silent.acceptOne).peer == silent.address)
     }
 
     @Test func `if all addresses fail, the error is the last one's`() throws {
-        let (refusing, missing) = (try refusingAddress(), try refusingAddress(.path))
+        let (refusing, missing) = (refusingAddress(), refusingAddress(.path))
         #expect(outcome(of: [refusing, missing]).error == .noSuchFileOrDirectory)
         #expect(outcome(of: [missing, refusing]).error == .connectionRefused)
         #expect(outcome(of: [missing]).error == .noSuchFileOrDirectory)

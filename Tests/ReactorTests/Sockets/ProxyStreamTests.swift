@@ -103,7 +103,7 @@ import Testing
             let full = try FullServer()
             let address =
                 switch silence {
-                case .refuses: try refusingAddress()
+                case .refuses: refusingAddress()
                 case .accepts: server.address
                 case .isFull: full.address
                 }

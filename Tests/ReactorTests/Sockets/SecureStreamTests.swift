@@ -178,5 +178,6 @@ import Testing
         #expect(fixture.input.protect(by: security))
         peer.answerHello()
         #expect(peer.receiveRecordsToEnd() == [])
+        fixture.closeBoth()
     }
 }

@@ -188,16 +188,13 @@ final class SocketServer: Sendable {
     func stopAccepting() { Glibc.shutdown(listening.number, CInt(SHUT_RDWR)) }
 }
 
-/// An address without a listener.
-///
-/// A port stays bound for as long as the process lives, so no other test can listen there. A path is missing.
-func refusingAddress(_ kind: AddressKind = .ipv4) throws -> SocketAddress {
-    let wanted = kind.freshAddress()
-    guard kind != .path else { return wanted }
-    let type = CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue)
-    let number = try SystemCall.make { socket(CInt(wanted.family.rawValue), type, 0) }
-    try SystemCall.make { wanted.withSockAddr { bind(number, $0, $1) } }
-    return try SocketAddress.local(of: FileDescriptor(rawValue: number))
+/// An address without a listener: port 1, at which no program listens; a name or a path that no socket has.
+func refusingAddress(_ kind: AddressKind = .ipv4) -> SocketAddress {
+    switch kind {
+    case .ipv4: .ipv4Loopback(port: 1)
+    case .ipv6: .ipv6Loopback(port: 1)
+    case .path, .abstract: kind.freshAddress()
+    }
 }
 
 /// Serves one connection, on a thread of its own.

@@ -43,6 +43,8 @@ import Testing
                     (reader.events, writer.events) = ([], [])
                 }
             }
+            // They retain each other.
+            defer { for recorder in [reader, writer] { recorder.onEvent = { _, _ in } } }
             fixture.startBoth(reader, writer)
             guard provoke(event, by: try fixture.peer, origin) else { return fixture.closeBoth() }
             loop.serve { closed != nil }

@@ -80,7 +80,7 @@ import Testing
     @Test(arguments: AddressKind.allCases)
     func `a refusal is delivered once to each half that is opened`(kind: AddressKind) throws {
         let (reader, writer) = (Recorder(), Recorder())
-        let pair = Stream.connection(to: try refusingAddress(kind))
+        let pair = Stream.connection(to: refusingAddress(kind))
         let error = kind == .path ? Errno.noSuchFileOrDirectory : .connectionRefused
         pair.output.delegate = writer
         pair.output.schedule(in: loop, forMode: .default)
@@ -146,8 +146,9 @@ import Testing
     }
 
     @Test func `a client may connect again in its error callback`() throws {
-        let (refusing, server, recorder) = (try refusingAddress(), try SocketServer(), Recorder())
+        let (refusing, server, recorder) = (refusingAddress(), try SocketServer(), Recorder())
         var pair = Stream.connection(to: refusing)
+        defer { recorder.onEvent = { _, _ in } }  // which retains the recorder
         recorder.onEvent = { stream, event in
             guard event == .errorOccurred else { return }
             for half in [pair.input, pair.output] as [Stream] { half.close() }

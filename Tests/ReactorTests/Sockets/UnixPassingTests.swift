@@ -7,11 +7,12 @@ import Testing
 /// Descriptors and credentials that come with Unix-domain datagrams, and the credentials of a connection's peer.
 @Suite(.runLoop) struct UnixPassingTests {
     private let sender: DatagramSocket
-    private let other: FileDescriptor
+    private let other: SocketPeer
 
     init() throws {
         let pair = try Channel.datagrams.open()
-        (sender, other) = (try DatagramSocket(descriptor: pair.reader) { _, _, _ in }, pair.writer)
+        sender = try DatagramSocket(descriptor: pair.reader) { _, _, _ in }
+        other = SocketPeer(pair.writer.rawValue)
     }
 
     /// Receives `count` datagrams on the current loop, closing the descriptors that come with them.
@@ -22,7 +23,10 @@ import Testing
         var datagrams: [DatagramSocket.Datagram] = []
         var options = DatagramSocket.Options()
         (options.descriptorLimit, options.receivesCredentials) = (descriptorLimit, receivesCredentials)
-        let receiver = try DatagramSocket(descriptor: other, options: options) { socket, bytes, datagram in
+        let descriptor = try other.descriptor.duplicate()
+        other.close()
+        let receiver = try DatagramSocket(descriptor: descriptor, options: options) {
+            socket, bytes, datagram in
             do { try body(bytes, datagram) } catch { Issue.record(error) }
             for descriptor in datagram.descriptors { try? descriptor.close() }
             datagrams.append(datagram)
