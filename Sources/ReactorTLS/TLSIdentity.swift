@@ -138,12 +138,11 @@ func readFile(_ path: String) throws(TLSError) -> [UInt8] {
     do {
         let descriptor = try FileDescriptor.open(FilePath(path), .readOnly)
         return try descriptor.closeAfter {
-            var (bytes, block) = ([UInt8](), [UInt8](repeating: 0, count: 16_384))
-            while true {
-                let count = try unsafe block.withUnsafeMutableBytes { try unsafe descriptor.read(into: $0) }
-                if count == 0 { return bytes }
-                bytes += block[..<count]
-            }
+            var bytes: [UInt8] = []
+            while try bytes.append(
+                upTo: 16_384, { room in try SystemCall.read(descriptor.rawValue, into: &room) }) > 0
+            {}
+            return bytes
         }
     } catch {
         throw TLSError(.invalidSettings("\(path): \(error)"))

@@ -97,11 +97,11 @@ private struct RunningLimit {
 /// (/proc/pressure/cpu).
 private func processorWait() -> Duration {
     guard let file = try? FileDescriptor.open(FilePath("/proc/pressure/cpu"), .readOnly) else { return .zero }
-    var bytes = [UInt8](repeating: 0, count: 256)
-    let count = try? file.closeAfter {
-        try unsafe bytes.withUnsafeMutableBytes { try unsafe file.read(into: $0) }
+    var bytes: [UInt8] = []
+    _ = try? file.closeAfter {
+        try bytes.append(upTo: 256) { room in try SystemCall.read(file.rawValue, into: &room) }
     }
-    let line = String(decoding: bytes.prefix(count ?? 0), as: UTF8.self).prefix { $0 != "\n" }
+    let line = String(decoding: bytes, as: UTF8.self).prefix { $0 != "\n" }
     let total = line.split(separator: "=").last.flatMap { Int($0) }
     return .microseconds(total ?? 0)
 }
