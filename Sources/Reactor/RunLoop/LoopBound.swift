@@ -39,13 +39,14 @@ package final class LoopOwned<Value>: Sendable {
 
     private init(_ bound: consuming LoopBound<Value>, _ inbox: Inbox, isLast: Bool) {
         (owner, self.inbox, self.isLast) = (bound.owner, inbox, isLast)
-        content = Mutex(bound)
+        content = Mutex(consume bound)
     }
 
     // The loop takes the value out of another box, so that it does not matter which thread releases that last.
     deinit {
         guard !isLast, !owner.isCurrent, let bound = content.withLock({ $0.take() }) else { return }
-        let last = LoopOwned(bound, inbox, isLast: true)
+        // Consumed: a reference that this thread kept a moment longer than the loop would destroy the value here.
+        let last = LoopOwned(consume bound, inbox, isLast: true)
         _ = inbox.postRelease { _ in last.destroy() }
     }
 
