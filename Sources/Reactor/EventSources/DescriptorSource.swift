@@ -78,11 +78,12 @@ public final class DescriptorSource: EventSource {
     /// Removes the source from its loop for good and releases its closure. The handler is not called after this.
     public func cancel() { end() }
 
-    override func serve(_ readiness: Readiness) {
+    override func serve(_ readiness: Readiness) -> Bool {
         switch unsafe handler {
         case .closure(let closure): closure(self, readiness)
         case .none: break
         }
+        return true
     }
 
     override var kind: String { "descriptor source" }

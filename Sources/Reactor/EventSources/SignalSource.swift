@@ -66,9 +66,10 @@ public final class SignalSource: EventSource {
 
     override var silence: String { "no signal has been delivered since the last call" }
 
-    override func serve(_ readiness: Readiness) {
+    override func serve(_ readiness: Readiness) -> Bool {
         let count = takeCount(ofEventCounter: number)
         if count > 0, let handler { handler(self, Int(clamping: count)) }
+        return true
     }
 
     /// Catches the signal again, in case other code has changed its disposition.

@@ -22,13 +22,11 @@ extension RunLoop {
         private var lastSequence: UInt64 = 0
         /// Storage that collecting the inbox reuses.
         private var collected = Inbox.Contents()
-        /// The commands being carried out, and the index of the next one.
-        private var commands: [Inbox.Command] = []
-        private var nextCommand = 0
-        /// The commands that wait until the others have been carried out, and the index of the next one.
-        private var registrations: [Inbox.Command] = []
-        private var nextRegistration = 0
-        private var isRegistering = false
+        /// The commands being carried out.
+        private var commands = CommandQueue()
+        /// The commands that wait until the others have been carried out: they register descriptors.
+        private var lateCommands = CommandQueue()
+        private var isRunningLateCommands = false
         /// The blocks from the inbox; each mode counts its own.
         var blocks = BlockQueue()
         /// Storage that running blocks reuses; empty while a sweep uses it.
@@ -126,29 +124,27 @@ extension RunLoop {
         /// Takes in what other threads have posted.
         @inline(__always)
         func drainInbox() {
-            if inbox.hasSomething || nextCommand < commands.count { drainContents() }
+            if inbox.hasSomething { drainContents() }
         }
 
         @inline(never)
         private func drainContents() {
             runCommands()
-            guard !isRegistering else { return }
-            isRegistering = true
-            while nextRegistration < registrations.count {
+            guard !isRunningLateCommands else { return }
+            isRunningLateCommands = true
+            while let command = lateCommands.takeFirst() {
                 if inbox.hasSomething { runCommands() }
-                nextRegistration += 1
-                registrations[nextRegistration - 1](self)
+                command(self)
             }
-            registrations.removeAll(keepingCapacity: true)
-            (nextRegistration, isRegistering) = (0, false)
+            isRunningLateCommands = false
         }
 
         /// Whether commands are being carried out, and this is not the last of them.
-        var hasMoreCommands: Bool { nextCommand < commands.count }
+        var hasMoreCommands: Bool { !commands.isEmpty }
 
         /// Carries out `command`, which registers a descriptor, after the other commands: one of them may unregister an
         /// earlier descriptor of the same number.
-        func registerLater(_ command: @escaping Inbox.Command) { registrations.append(command) }
+        func runLater(_ command: @escaping Inbox.Command) { lateCommands.append([command]) }
 
         private func runCommands() {
             var contents = Inbox.Contents()
@@ -159,13 +155,12 @@ extension RunLoop {
             blocks.append(&contents.blocks)
             for executor in contents.executors { executor.receiveJobs(in: self) }
             contents.executors.removeAll(keepingCapacity: true)
-            commands.append(contentsOf: contents.commands)
-            while nextCommand < commands.count {
-                nextCommand += 1
-                commands[nextCommand - 1](self)
+            commands.append(contents.commands)
+            while let command = commands.takeFirst() {
+                // A run of the loop within the command carries out the rest.
+                if hasMoreCommands { inbox.noteRest() }
+                command(self)
             }
-            commands.removeAll(keepingCapacity: true)
-            nextCommand = 0
             for source in contents.signalled { source.receiveSignal(in: self) }
             contents.commands.removeAll(keepingCapacity: true)
             contents.signalled.removeAll(keepingCapacity: true)
@@ -246,5 +241,26 @@ extension RunLoop {
             swap(&dropped, &blocks)
             withExtendedLifetime(dropped) {}
         }
+    }
+}
+
+/// Commands in the order in which they came. A command may append others, and may have the rest carried out.
+private struct CommandQueue {
+    private var commands: [Inbox.Command] = []
+    /// The index of the first that has not been taken.
+    private var next = 0
+
+    var isEmpty: Bool { next == commands.count }
+
+    mutating func append(_ more: [Inbox.Command]) { commands.append(contentsOf: more) }
+
+    mutating func takeFirst() -> Inbox.Command? {
+        guard next < commands.count else {
+            commands.removeAll(keepingCapacity: true)
+            next = 0
+            return nil
+        }
+        next += 1
+        return commands[next - 1]
     }
 }

@@ -253,6 +253,9 @@ final class Inbox: Sendable {
     /// Whether there is something to collect.
     var hasSomething: Bool { hasContents.load(ordering: .acquiring) }
 
+    /// Makes ``hasSomething`` true, for the rest of what has been collected.
+    func noteRest() { hasContents.store(true, ordering: .relaxed) }
+
     /// Exchanges what has been posted for `empty`, whose storage is reused.
     func collect(_ empty: inout Contents) {
         contents.withLock { contents in

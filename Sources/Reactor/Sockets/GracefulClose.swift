@@ -99,7 +99,7 @@ final class GracefulClose: EventSource {
         check()
     }
 
-    override func serve(_ readiness: Readiness) {
+    override func serve(_ readiness: Readiness) -> Bool {
         switch socket.discardInput() {
         case .open: lastInput = .now
         case .failed(let error): fail(error)
@@ -109,6 +109,7 @@ final class GracefulClose: EventSource {
             isAtEnd = true
             check()
         }
+        return true
     }
 
     private func check() {

@@ -154,17 +154,17 @@ public final class ClockTimer: EventSource {
 
     override func ended() { release() }
 
-    override func serve(_ readiness: Readiness) {
+    override func serve(_ readiness: Readiness) -> Bool {
         let count = wasSet ? 0 : takeFirings()
         if wasSet {
             wasSet = false
             handler?(self, .clockWasSet)
-        } else if count > 0 {
-            date = interval.flatMap { interval in date.map { $0 + interval * count } }
-            handler?(self, .fired(count: count))
-        } else {
-            isHandled = false
+            return true
         }
+        guard count > 0 else { return false }
+        date = interval.flatMap { interval in date.map { $0 + interval * count } }
+        handler?(self, .fired(count: count))
+        return true
     }
 
     /// How often the timer has fired since the last call.

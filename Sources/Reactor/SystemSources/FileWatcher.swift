@@ -178,18 +178,19 @@ public final class FileWatcher: EventSource {
 
     override func ended() { release() }
 
-    override func serve(_ readiness: Readiness) {
+    override func serve(_ readiness: Readiness) -> Bool {
         isInterrupted = false
         // A pass that delivers what is left reads nothing, so that `events` stays bounded.
         if events.isEmpty { read() }
-        isHandled = delivered < events.count
+        let isHandled = delivered < events.count
         while !isEnded, !isInterrupted, delivered < events.count {
             delivered += 1
             handler?(self, events[delivered - 1])
         }
-        guard !isEnded else { return }
+        guard !isEnded else { return isHandled }
         if delivered == events.count { (events, delivered) = ([], 0) }
         deliverLater()
+        return isHandled
     }
 
     private func read() {

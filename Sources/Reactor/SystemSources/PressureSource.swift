@@ -83,15 +83,15 @@ public final class PressureSource: EventSource {
 
     override var silence: String { "tasks have not stalled for that long" }
 
-    override func serve(_ readiness: Readiness) {
-        isHandled = takeCount(ofEventCounter: number) > 0
-        guard isHandled else { return }
-        guard let failure = monitor?.failure else {
+    override func serve(_ readiness: Readiness) -> Bool {
+        guard takeCount(ofEventCounter: number) > 0 else { return false }
+        if let failure = monitor?.failure {
+            handler?(self, .errorOccurred(IOError(.watch, "/proc/pressure/\(resource)", failure)))
+            close()
+        } else {
             handler?(self, .stalled)
-            return
         }
-        handler?(self, .errorOccurred(IOError(.watch, "/proc/pressure/\(resource)", failure)))
-        close()
+        return true
     }
 
     override func ended() {

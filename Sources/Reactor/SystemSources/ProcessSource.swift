@@ -43,14 +43,15 @@ public final class ProcessSource: EventSource {
 
     override var silence: String { "the process is running" }
 
-    override func serve(_ readiness: Readiness) {
+    override func serve(_ readiness: Readiness) -> Bool {
         guard let termination = process.termination else {
-            isHandled = false
             // The pidfd is readable, and stays so.
-            return pause(for: delays.next())
+            pause(for: delays.next())
+            return false
         }
         handler?(self, termination)
         end()
+        return true
     }
 
     override func ended() {

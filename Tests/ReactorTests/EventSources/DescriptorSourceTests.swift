@@ -162,7 +162,10 @@ private final class Raising: EventSource {
         super.init(-1, for: [])
     }
 
-    override func serve(_ readiness: Readiness) { if readiness == .marked { trace("marked") } }
+    override func serve(_ readiness: Readiness) -> Bool {
+        if readiness == .marked { trace("marked") }
+        return true
+    }
 }
 
 #endif

@@ -14,8 +14,6 @@ public class EventSource: CustomStringConvertible {
     final private(set) var watchedInterest: Readiness
     /// Whether the source is being served. It is not served again meanwhile, however deep activations nest.
     final private(set) var isInCallback = false
-    /// Whether the callback counts as handling a source; ``serve(_:)`` may set it to false.
-    final var isHandled = true
     /// The loop's poll in which the kernel has reported what is being served.
     final private(set) var reportedAt = Poll.unknown
     /// Whether the library itself has made the source ready; see ``markReady()``.
@@ -68,7 +66,9 @@ public class EventSource: CustomStringConvertible {
     // MARK: For subclasses
 
     /// Serves what the descriptor is ready for, or ``markReady()``. Called on the loop's thread, never within itself.
-    func serve(_ readiness: Readiness) {}
+    ///
+    /// - Returns: Whether that counts as handling a source.
+    func serve(_ readiness: Readiness) -> Bool { true }
 
     /// Releases what the source holds. Called once, when the source has been ended, but not during its callback.
     func ended() {}
@@ -282,12 +282,10 @@ extension EventSource {
             return false
         }
         isMarkedReady = false
-        isHandled = true
         self.reportedAt = reportedAt
         isInCallback = true
-        serve(readiness)
+        let isHandled = serve(readiness)
         isInCallback = false
-        let isHandled = isHandled
         if hasWorkAfterCallback { finishCallback() }
         return isHandled
     }

@@ -9,10 +9,11 @@ import Dispatch
 final class MainQueueSource: EventSource {
     fileprivate init(handle: CInt) { super.init(handle, for: .readable) }
 
-    override func serve(_ readiness: Readiness) {
+    override func serve(_ readiness: Readiness) -> Bool {
         // A counter: unread, it would stay readable.
         _ = takeCount(ofEventCounter: number)
         _dispatch_main_queue_callback_4CF(nil)
+        return true
     }
 
     override func ended() {}

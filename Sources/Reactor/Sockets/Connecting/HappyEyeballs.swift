@@ -126,7 +126,10 @@ private final class Attempt: EventSource {
         super.init(socket.number, for: .writable)
     }
 
-    override func serve(_ readiness: Readiness) { settle?(self) }
+    override func serve(_ readiness: Readiness) -> Bool {
+        settle?(self)
+        return true
+    }
 
     override func ended() { settle = nil }
 }

@@ -154,7 +154,10 @@ private final class OpeningSteps: EventSource {
         proceed()
     }
 
-    override func serve(_ readiness: Readiness) { proceed() }
+    override func serve(_ readiness: Readiness) -> Bool {
+        proceed()
+        return true
+    }
 
     /// Makes what steps the received bytes allow.
     private func proceed() {

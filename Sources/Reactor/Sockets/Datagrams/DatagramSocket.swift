@@ -252,9 +252,10 @@ public final class DatagramSocket: EventSource {
 
     override func ended() { release() }
 
-    override func serve(_ readiness: Readiness) {
-        guard let batch, let handlers else { return }
-        (isHandled, isInterrupted) = (false, false)
+    override func serve(_ readiness: Readiness) -> Bool {
+        guard let batch, let handlers else { return false }
+        var isHandled = false
+        isInterrupted = false
         do throws(Errno) {
             if readiness.contains(.readable) || !batch.isEmpty {
                 try batch.receive(from: FileDescriptor(rawValue: number)) { bytes, datagram in
@@ -272,10 +273,11 @@ public final class DatagramSocket: EventSource {
             wantsSpace = false
             handlers.event(self, .hasSpaceAvailable)
         }
-        guard !isEnded else { return }
+        guard !isEnded else { return isHandled }
         // Where the kernel has no memory for it, the next pass tries again.
         try? updateInterest()
         if !batch.isEmpty { markReady() }
+        return isHandled
     }
 
     /// Has ``Event/hasSpaceAvailable`` delivered once there is room.

@@ -150,7 +150,10 @@ public final class Listener: EventSource {
         fault.map { "it tries again after a pause, because of \($0)" } ?? "no client is connecting"
     }
 
-    override func serve(_ readiness: Readiness) { accept(Self.connectionsPerPass) { isInRunningMode } }
+    override func serve(_ readiness: Readiness) -> Bool {
+        accept(Self.connectionsPerPass) { isInRunningMode }
+        return true
+    }
 
     override func ended() {
         if acceptor.isDraining { accept(.max) { true } }

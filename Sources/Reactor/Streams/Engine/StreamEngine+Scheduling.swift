@@ -11,9 +11,8 @@ final class StreamSource: EventSource {
         super.init(-1, for: [])
     }
 
-    override func serve(_ readiness: Readiness) {
-        isHandled = engine.serve(
-            readiness.isDisjoint(with: [.readable, .writable]) ? .none : .made(reportedAt))
+    override func serve(_ readiness: Readiness) -> Bool {
+        engine.serve(readiness == .marked ? .none : .made(reportedAt))
     }
 
     override func loopEnded(_ loop: RunLoop) { engine.loopEnded(loop) }
@@ -239,7 +238,7 @@ extension RunLoop.Core {
     /// Updates `engine`'s source after the earlier changes of other threads: a descriptor that one of them
     /// has closed must leave the pollers before another one with the same number is registered.
     fileprivate func updateInTurn(_ engine: StreamEngine) {
-        if hasMoreCommands { return registerLater { core in core.update(engine) } }
+        if hasMoreCommands { return runLater { core in core.update(engine) } }
         drainInbox()
         update(engine)
     }
