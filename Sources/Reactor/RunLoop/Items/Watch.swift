@@ -197,7 +197,11 @@ final class ReadyQueue {
 
     @inline(__always)
     fileprivate func remove(_ watch: Link) {
-        guard watch.isQueued else { return }
+        if watch.isQueued { unlink(watch) }
+    }
+
+    @inline(__always)
+    private func unlink(_ watch: Link) {
         let (previous, next) = (watch.previous, watch.next)
         if let previous { previous.next = next } else { first = next }
         if let next { next.previous = previous } else { last = previous }
@@ -226,7 +230,7 @@ final class ReadyQueue {
     @inline(__always)
     func takeFirst(before round: UInt32) -> Link? {
         guard let link = first, holds(before: round) else { return nil }
-        remove(link)
+        unlink(link)
         return link
     }
 

@@ -14,6 +14,9 @@ struct Attachment {
     /// Whether an update has been requested from the loop's thread, which has not made it yet.
     private var isUpdateRequested = false
 
+    /// Whether the loop has nothing to do for the stream before the next event: it watches the descriptor, in the right modes.
+    var isSettled: Bool { isUpToDate && isWatched && !isDisarmed }
+
     init(loop: LoopIdentity, scheduled: ScheduledLoop?) { (self.loop, self.scheduled) = (loop, scheduled) }
 
     /// What the loop has to do for the stream.

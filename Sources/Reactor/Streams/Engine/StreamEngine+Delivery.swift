@@ -61,13 +61,15 @@ extension StreamEngine {
         case .deliver(let event, let recipient):
             let isDelivered = recipient.receive(event)
             @inline(__always)
-            func end(_ state: inout sending State) -> sending Step {
-                state.step(after: event, isDelivered: isDelivered, on: queue)
+            func end(_ state: inout sending State) -> sending Step? {
+                if isDelivered, state.machine.endsRegularDelivery() { return nil }
+                if isDelivered, state.machine.endsLastDelivery() {
+                    let action = state.next
+                    return action == .none ? nil : .other(action)
+                }
+                return state.continueBatch(after: event, isDelivered: isDelivered, on: queue)
             }
-            switch state.withLock(end) {
-            case .other(.none): break
-            case let rest: performRest(rest, on: queue)
-            }
+            if let rest = state.withLock(end) { performRest(rest, on: queue) }
             return isDelivered
         case .other(let action):
             if action != .none { perform(action) }
@@ -103,19 +105,8 @@ extension StreamEngine.State {
     /// Decides what to do after the delegate has been called, or was not found.
     ///
     /// - Parameter queue: The queue that it was called on; nil for this thread's loop.
-    @inline(__always)
-    fileprivate mutating func step(
-        after event: Stream.Event, isDelivered: Bool, on queue: StreamQueue?
-    ) -> Step {
-        if isDelivered, !machine.hasMoreInBatch {
-            machine.endDelivery()
-            return .other(next)
-        }
-        return continueBatch(after: event, isDelivered: isDelivered, on: queue)
-    }
-
     @inline(never)
-    private mutating func continueBatch(
+    fileprivate mutating func continueBatch(
         after event: Stream.Event, isDelivered: Bool, on queue: StreamQueue?
     ) -> Step {
         let mayContinue =

@@ -27,7 +27,6 @@ extension StreamMachine {
     /// The kernel reports that bytes can be moved, and does so in every poll until they have been. Ending the
     /// registration and making it again takes two system calls, so it stays until the kernel repeats a
     /// report.
-    @inline(__always)
     private mutating func note(_ report: Report) -> Action {
         guard isOpen else { return .none }
         switch report {
@@ -101,6 +100,24 @@ extension StreamMachine {
     ) -> Action {
         // A loop that the stream has left may still hold a report.
         guard isScheduled(on: loop) else { return .none }
+        guard case .made(let poll) = report, isFresh(poll), isRegular(.idle) else {
+            return serveSlowly(report, isInRunningMode)
+        }
+        (delivery, isUnacknowledged, batchBits) = (.underway, true, 0)
+        return .deliver(event)
+    }
+
+    /// Whether nothing is pending or left to do, and the kernel alone reports more: then a report is delivered at once, and
+    /// nothing follows from it once the delegate has answered.
+    @inline(__always)
+    private func isRegular(_ delivery: Delivery) -> Bool {
+        self.delivery == delivery && status == .open && readinessSource == .kernel && room == .assumed
+            && delegateState == .expected && pendingBits == 0 && !isUnacknowledged && !isOnQueue
+            && attachment?.isSettled == true
+    }
+
+    @inline(never)
+    private mutating func serveSlowly(_ report: Report, _ isInRunningMode: (Membership) -> Bool) -> Action {
         let action = note(report)
         guard action == .none else { return action }
         guard canDeliver else { return delivery == .held && !isOnQueue ? .turnPassed : .none }
@@ -148,12 +165,25 @@ extension StreamMachine {
         return .none
     }
 
+    /// Ends the delivery of an event, if the delegate has answered it and nothing follows from that.
+    @inline(__always)
+    mutating func endsRegularDelivery() -> Bool {
+        guard isRegular(.underway) else { return false }
+        delivery = .idle
+        return true
+    }
+
+    /// Ends the delivery of an event, if the batch has no more.
+    @inline(__always)
+    mutating func endsLastDelivery() -> Bool {
+        guard batchBits & pendingBits == 0 else { return false }
+        endDelivery()
+        return true
+    }
+
     /// The last event of a batch has been delivered.
     @inline(__always)
-    mutating func endDelivery() { (delivery, delegateState) = (.idle, .expected) }
-
-    /// Whether the batch has more events.
-    var hasMoreInBatch: Bool { batchBits & pendingBits != 0 }
+    private mutating func endDelivery() { (delivery, delegateState) = (.idle, .expected) }
 
     @inline(__always)
     private mutating func takeNext() -> Stream.Event? {
