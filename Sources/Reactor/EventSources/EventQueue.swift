@@ -1,22 +1,24 @@
+import Synchronization
 import SystemPackage
 
 /// Whether a task waits for an event, and whether there will be one.
 @usableFromInline
 final class EventSignal: Sendable {
-    private struct State {
-        var isClaimed = false
-        /// The consumer waits, or is about to.
-        var isAwaited = false
-        /// The source waits for the consumer.
-        var isPaused: Bool
-        /// The source is to end.
-        var isEnding = false
-        var isOver = false
-        var failure: Errno?
-    }
+    private typealias Marks = UInt8
+    /// A task consumes the events.
+    private static let claimed: Marks = 1
+    /// The consumer waits, or is about to.
+    private static let awaited: Marks = 2
+    /// The source waits for the consumer.
+    private static let paused: Marks = 4
+    /// The source is to end.
+    private static let ending: Marks = 8
+    /// There will be no more events.
+    private static let over: Marks = 16
 
     @usableFromInline let gate: Gate
-    private let state: Mutex<State>
+    private let marks: Atomic<Marks>
+    private let failure = Mutex<Errno?>(nil)
     private let ended: @Sendable () -> Void
 
     /// - Parameters:
@@ -27,8 +29,28 @@ final class EventSignal: Sendable {
         on executor: RunLoop.Executor, isPaused: Bool = false, ended: @escaping @Sendable () -> Void = {}
     ) {
         gate = Gate(on: executor)
-        state = Mutex(State(isPaused: isPaused))
+        marks = Atomic(isPaused ? Self.paused : 0)
         self.ended = ended
+    }
+
+    private func has(_ mark: Marks) -> Bool { marks.load(ordering: .acquiring) & mark != 0 }
+
+    /// Returns whether `mark` is new.
+    private func set(_ mark: Marks) -> Bool {
+        marks.bitwiseOr(mark, ordering: .acquiringAndReleasing).oldValue & mark == 0
+    }
+
+    /// Changes the marks, unless `change` returns nil; returns what they were, or nil.
+    @inline(__always)
+    private func update(_ change: (Marks) -> Marks?) -> Marks? {
+        var seen = marks.load(ordering: .relaxed)
+        while let wanted = change(seen) {
+            let (isDone, current) = marks.weakCompareExchange(
+                expected: seen, desired: wanted, ordering: .acquiringAndReleasing)
+            if isDone { return seen }
+            seen = current
+        }
+        return nil
     }
 
     // MARK: For the source, on the loop's thread
@@ -36,16 +58,13 @@ final class EventSignal: Sendable {
     /// Whether the consumer waits for the event that has come. If not, the caller must pause the source: it continues when the
     /// consumer waits.
     func beginDelivery() -> Bool {
-        state.withLock { state in
-            defer { state.isAwaited = false }
-            if !state.isAwaited { state.isPaused = true }
-            return state.isAwaited
-        }
+        let before = update { $0 & Self.awaited != 0 ? $0 & ~Self.awaited : $0 | Self.paused }
+        return before! & Self.awaited != 0
     }
 
     /// Ends `sources`, because of an error if there is one.
     func end(_ sources: [EventSource], throwing failure: Errno? = nil) {
-        state.withLock { if !$0.isOver, let failure { $0.failure = failure } }
+        note(failure)
         for source in sources { source.end() }
         finish()
     }
@@ -54,21 +73,22 @@ final class EventSignal: Sendable {
 
     /// Ends the events, with an error if there is one.
     func finish(throwing failure: Errno? = nil) {
-        let isFirst = state.withLock { state in
-            if !state.isOver, let failure { state.failure = failure }
-            return !exchange(&state.isOver, with: true)
-        }
-        guard isFirst else { return }
+        note(failure)
+        guard set(Self.over) else { return }
         ended()
         gate.openFromAnywhere()
     }
 
-    /// Notes that the source is to end; false if that is known.
-    func beginEnding() -> Bool { state.withLock { !exchange(&$0.isEnding, with: true) } }
+    private func note(_ failure: Errno?) {
+        if let failure, !isOver { self.failure.withLock { $0 = failure } }
+    }
 
-    @usableFromInline var isOver: Bool { state.withLock { $0.isOver } }
-    var isEnding: Bool { state.withLock { $0.isEnding } }
-    var isPaused: Bool { state.withLock { $0.isPaused } }
+    /// Notes that the source is to end; false if that is known.
+    func beginEnding() -> Bool { set(Self.ending) }
+
+    @usableFromInline var isOver: Bool { has(Self.over) }
+    var isEnding: Bool { has(Self.ending) }
+    var isPaused: Bool { has(Self.paused) }
 
     // MARK: For the consumer
 
@@ -76,25 +96,21 @@ final class EventSignal: Sendable {
     ///
     /// - Returns: Whether the source pauses, and must continue now; nil if there will be no event.
     func beginWaiting() -> Bool? {
-        state.withLock { state in
-            guard !state.isOver else { return nil }
-            state.isAwaited = true
-            return exchange(&state.isPaused, with: false)
-        }
+        update { $0 & Self.over != 0 ? nil : ($0 | Self.awaited) & ~Self.paused }.map { $0 & Self.paused != 0 }
     }
 
     /// The reason for the end, for the first that asks.
     @usableFromInline
-    func takeFailure() -> Errno? { state.withLock { $0.failure.take() } }
+    func takeFailure() -> Errno? { failure.withLock { $0.take() } }
 
     /// Makes the caller the only consumer, until ``unclaim()``.
     func claim() {
         require(
-            state.withLock { !exchange(&$0.isClaimed, with: true) },
+            set(Self.claimed),
             "Two tasks iterate over the same events of a run loop: only one may at a time.")
     }
 
-    func unclaim() { state.withLock { $0.isClaimed = false } }
+    func unclaim() { marks.bitwiseAnd(~Self.claimed, ordering: .releasing) }
 }
 
 /// The events that the consumer has not taken yet.
@@ -111,8 +127,10 @@ final class EventQueue<Event: Sendable>: Sendable {
 
     fileprivate let events = Mutex(Events())
 
+    /// The first event; nil for a task that has been cancelled, which leaves it to another.
     func take() -> Event? {
         events.withLock { events in
+            guard events.first != nil, !Task.isCancelled else { return nil }
             let event = events.first.take()
             if !events.others.isEmpty {
                 events.first = events.others.popFirst()

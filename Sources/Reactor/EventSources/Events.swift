@@ -54,16 +54,13 @@ extension RunLoop {
             /// The next event; nil once the sequence has ended.
             @inlinable @inline(__always)
             public func next(isolation actor: isolated (any Actor)?) async throws(Failure) -> Element? {
-                if !Task.isCancelled, let event = take() { return event }
+                if let event = take() { return event }
                 let subscription = claim.subscription
                 while subscription.prepareToWait() {
                     // Returns at once if the task has been cancelled.
                     await subscription.signal.gate.wait(isolation: actor)
-                    if Task.isCancelled {
-                        await subscription.endAndWait(isolation: actor)
-                    } else if let event = take() {
-                        return event
-                    }
+                    if let event = take() { return event }
+                    if Task.isCancelled { await subscription.endAndWait(isolation: actor) }
                 }
                 return try end()
             }
@@ -71,7 +68,7 @@ extension RunLoop {
             /// What remains to be taken after the end of the source.
             @usableFromInline
             func end() throws(Failure) -> Element? {
-                if !Task.isCancelled, let event = take() { return event }
+                if let event = take() { return event }
                 claim.release()
                 // A sequence that never fails has no source that does.
                 if Task.isCancelled, let error = CancellationError() as? Failure { throw error }
