@@ -75,14 +75,14 @@ extension Inbox {
 
     /// Whether the loop runs in one of the modes of `membership`.
     func runs(in membership: Membership) -> Bool {
-        membership.registrationModes(common: commonModes).intersects(runningModes)
+        membership.entryModes(common: commonModes).intersects(runningModes)
     }
 
     /// Why an item in the modes of `membership` that has something to be called for has not been served yet, as a clause.
     func reasonForDelay(of item: String, in membership: Membership) -> String {
         guard let mode = currentMode, !isClosed else { return reasonForSilence }
         guard runs(in: membership) else {
-            let modes = membership.registrationModes(common: commonModes)
+            let modes = membership.entryModes(common: commonModes)
             return "the \(loopName) runs in \(mode.shortName), and \(item) is \(only(in: modes))"
         }
         if isHosted, isWaiting { return "the \(loopName) serves it when its host calls dispatch()" }

@@ -37,11 +37,11 @@ extension RunLoop.Core {
     var waitingCounts: [ModeSet: Int] {
         let ordered = knownStates.flatMap { state in
             state.observers.inOrder().map(\.observer).filter { observer in
-                observer.isBlock && observer.registrations.first?.mode == state.mode
+                observer.isBlock && observer.entries.first?.mode == state.mode
             }
         }
         let modes =
-            blocks.blocks.map(\.modes) + waitingExecutors.map(\.modes) + ordered.map(\.registrations.modes)
+            blocks.blocks.map(\.modes) + waitingExecutors.map(\.modes) + ordered.map(\.entries.modes)
         return inbox.postedCounts.merging(modes.map { ($0, 1) }, uniquingKeysWith: +)
     }
 

@@ -5,7 +5,6 @@ import Glibc
 
 extension RunLoop.Core {
     /// Reports what has not been done when the loop ends.
-    @inline(never)
     func reportLeftovers() {
         drainInbox()
         if inbox.isIdleOnPoolThread { return }
@@ -71,7 +70,7 @@ extension RunLoop.Core {
 
     /// Whether an item is reported for `mode`: the first of its modes that has run, or the first of all if none has.
     private func reports(_ membership: Membership, in mode: RunLoop.Mode) -> Bool {
-        let (modes, modesThatRan) = (membership.registrationModes(common: commonModes), inbox.modesThatRan)
+        let (modes, modesThatRan) = (membership.entryModes(common: commonModes), inbox.modesThatRan)
         return mode == (modes.members.first { modesThatRan.contains($0) } ?? modes.members.first)
     }
 }
@@ -104,7 +103,7 @@ extension RunLoop {
 
 // MARK: - What is never served
 
-extension RunLoop: Watched {
+extension RunLoop: Supervised {
     var complaint: Complaint? {
         guard !inbox.isClosed, !inbox.isIdleOnPoolThread else { return nil }
         let known = inbox.knownWork
@@ -124,7 +123,7 @@ extension RunLoop: Watched {
     }
 }
 
-extension Timer: Watched {
+extension Timer: Supervised {
     var complaint: Complaint? {
         let (isWaiting, due, loop, membership) = state.withLock { state in
             let isOwn = state.name?.isInternal == true
@@ -142,7 +141,7 @@ extension Timer: Watched {
     }
 }
 
-extension RunLoop.Source: Watched {
+extension RunLoop.Source: Supervised {
     var complaint: Complaint? {
         let signal = pendingSignal
         guard signal != .none else { return nil }
@@ -160,9 +159,8 @@ extension RunLoop.Source: Watched {
 
 extension EventSource {
     /// Makes the debug mode report the source if it is ready in modes that have never run. Called again after each change.
-    @inline(never)
-    final func watchForReports() {
-        watched = nil
+    final func superviseReadiness() {
+        supervised = nil
         guard let inbox = loop?.inbox, inbox.neverRan(in: membership) else { return }
         let copy = SourceCopy { [title, number, watchedInterest, membership] in
             guard let reason = inbox.reasonForNeverRunning(membership) else { return nil }
@@ -170,13 +168,13 @@ extension EventSource {
             guard !Readiness(poll: events).isDisjoint(with: watchedInterest) else { return nil }
             return Complaint(.unservedItems, "The \(title) has something to report: \(reason).")
         }
-        watched = copy
-        Watchdog.watch(copy)
+        supervised = copy
+        Watchdog.supervise(copy)
     }
 }
 
 /// As much of an event source as another thread may use.
-private final class SourceCopy: Watched {
+private final class SourceCopy: Supervised {
     private let look: @Sendable () -> Complaint?
 
     init(_ look: @escaping @Sendable () -> Complaint?) { self.look = look }
@@ -207,7 +205,7 @@ extension Inbox {
     func reasonForNeverRunning(_ membership: Membership) -> String? {
         guard !isClosed, !isIdleOnPoolThread, neverRan(in: membership) else { return nil }
         guard hasRun else { return "the \(loopName) has never run: call run(in:until:) on its thread" }
-        let modes = membership.registrationModes(common: commonModes)
+        let modes = membership.entryModes(common: commonModes)
         return modes.names.isEmpty ? nil : "it is \(only(in: modes)), \(neverRun(modes))"
     }
 }

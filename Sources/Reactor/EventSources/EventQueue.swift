@@ -41,7 +41,6 @@ final class EventSignal: Sendable {
     }
 
     /// Changes the marks, unless `change` returns nil; returns what they were, or nil.
-    @inline(__always)
     private func update(_ change: (Marks) -> Marks?) -> Marks? {
         var seen = marks.load(ordering: .relaxed)
         while let wanted = change(seen) {
@@ -96,7 +95,9 @@ final class EventSignal: Sendable {
     ///
     /// - Returns: Whether the source pauses, and must continue now; nil if there will be no event.
     func beginWaiting() -> Bool? {
-        update { $0 & Self.over != 0 ? nil : ($0 | Self.awaited) & ~Self.paused }.map { $0 & Self.paused != 0 }
+        update { $0 & Self.over != 0 ? nil : ($0 | Self.awaited) & ~Self.paused }.map {
+            $0 & Self.paused != 0
+        }
     }
 
     /// The reason for the end, for the first that asks.
@@ -125,18 +126,27 @@ final class EventQueue<Event: Sendable>: Sendable {
         }
     }
 
-    fileprivate let events = Mutex(Events())
+    private let events = Mutex(Events())
+    private let hasEvents = Atomic(false)
+
+    fileprivate func change(_ body: (inout Events) -> Void) {
+        events.withLock { events in
+            body(&events)
+            hasEvents.store(events.first != nil, ordering: .releasing)
+        }
+    }
 
     /// The first event; nil for a task that has been cancelled, which leaves it to another.
     func take() -> Event? {
-        events.withLock { events in
-            guard events.first != nil, !Task.isCancelled else { return nil }
+        guard hasEvents.load(ordering: .acquiring), !Task.isCancelled else { return nil }
+        return events.withLock { events in
             let event = events.first.take()
             if !events.others.isEmpty {
                 events.first = events.others.popFirst()
                 // An empty slice keeps the memory of its array.
                 if events.others.isEmpty { events.others = [] }
             }
+            hasEvents.store(events.first != nil, ordering: .releasing)
             return event
         }
     }
@@ -155,7 +165,7 @@ final class EventInlet<Event: Sendable>: Sendable {
 
     /// Puts `event` in the place of the one that has not been taken, and lets the consumer continue.
     func put(_ event: Event) {
-        queue?.events.withLock { $0.first = event }
+        queue?.change { $0.first = event }
         signal.gate.open()
     }
 
@@ -163,7 +173,7 @@ final class EventInlet<Event: Sendable>: Sendable {
     ///
     /// - Parameter isRepeated: Whether it says no more than an event that the consumer has not taken.
     func append(_ event: Event, unless isRepeated: (Event) -> Bool = { _ in false }) {
-        queue?.events.withLock { events in
+        queue?.change { events in
             let isKnown = events.first.map(isRepeated) == true || events.others.contains(where: isRepeated)
             if !isKnown { events.append(event) }
         }

@@ -52,7 +52,7 @@ extension RunLoop {
             }
 
             /// The next event; nil once the sequence has ended.
-            @inlinable @inline(__always)
+            @inlinable
             public func next(isolation actor: isolated (any Actor)?) async throws(Failure) -> Element? {
                 if let event = take() { return event }
                 let subscription = claim.subscription

@@ -8,7 +8,6 @@ struct Callout: RawRepresentable, AtomicRepresentable, Equatable {
     init(rawValue: CInt) { self.rawValue = rawValue }
 
     /// The callback of an event source.
-    @inline(__always)
     init(descriptor: CInt) { rawValue = descriptor }
 
     static var none: Callout { Callout(rawValue: .min) }

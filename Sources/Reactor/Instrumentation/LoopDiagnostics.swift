@@ -95,19 +95,15 @@ public enum LoopDiagnostics {
     // MARK: For the library
 
     /// As ``isDebugging``.
-    @inline(__always)
     static var isReporting: Bool { reactor_diagnostics_switches() & 2 != 0 }
 
     /// Whether any switch is on, or a test has replaced the time of some threads.
-    @inline(__always)
     static var isAnyOn: Bool { reactor_diagnostics_switches() != 0 }
 
     /// Whether mistakes are reported, or a test has replaced the time of some threads.
-    @inline(__always)
     static var notesWaits: Bool { reactor_diagnostics_switches() & 6 != 0 }
 
     /// As ``measuresCallbacks``.
-    @inline(__always)
     static var isMeasuring: Bool { reactor_diagnostics_switches() & 3 != 0 }
 
     /// Reports a mistake. Called with nothing locked.

@@ -17,7 +17,6 @@ final class LoopMeter: Sendable {
             number.store(number.load(ordering: .relaxed) &+ count, ordering: .relaxed)
         }
 
-        @inline(__always)
         func set(_ value: Int) { number.store(value, ordering: .relaxed) }
     }
 
@@ -70,7 +69,7 @@ final class LoopMeter: Sendable {
         /// The innermost comes last.
         var calls: [Call] = []
         /// Whether the debug mode's thread looks at the calls.
-        var isWatched = false
+        var isSupervised = false
         var accounts: [String: Account] = [:]
         /// The thread that is waking the loop, until the loop counts that.
         var waker: String?
@@ -144,11 +143,11 @@ final class LoopMeter: Sendable {
             if mayHaveWoken, measured.wokenPass.take() == passes.value {
                 measured.change(account) { $0.wakeUps += 1 }
             }
-            guard isReporting, !measured.isWatched else { return false }
-            measured.isWatched = true
+            guard isReporting, !measured.isSupervised else { return false }
+            measured.isSupervised = true
             return true
         }
-        if isNew { Watchdog.watchCalls(of: self) }
+        if isNew { Watchdog.superviseCalls(of: self) }
     }
 
     /// Changes the innermost call in progress, if there is one.
@@ -164,7 +163,6 @@ final class LoopMeter: Sendable {
     func rename(_ name: String) { changeCall { ($0.name, $0.account) = (name, name) } }
 
     /// Notes that a sleep has ended.
-    @inline(never)
     func noteWakeUp(byThread: Bool) {
         measured.withLock { measured in
             let waker = measured.waker.take()
@@ -202,7 +200,6 @@ final class LoopMeter: Sendable {
     /// Pauses the current callback's clock until ``resumeCall()``.
     ///
     /// - Returns: Whether there is a callback that was not paused already.
-    @inline(never)
     @discardableResult
     func pauseCall() -> Bool {
         let now = reactor_monotonic_nanoseconds()
@@ -213,7 +210,6 @@ final class LoopMeter: Sendable {
     }
 
     /// Resumes the current callback's clock, if it is paused.
-    @inline(never)
     func resumeCall() {
         let now = reactor_monotonic_nanoseconds()
         changeCall { ($0.start, $0.pausedSince) = ($0.effectiveStart(at: now), nil) }

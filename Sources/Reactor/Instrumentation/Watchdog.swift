@@ -2,7 +2,7 @@ import Glibc
 import Synchronization
 
 /// What has to be served on a run loop.
-protocol Watched: AnyObject, Sendable {
+protocol Supervised: AnyObject, Sendable {
     /// The mistake that keeps it from being served, if there seems to be one. From any thread.
     var complaint: Complaint? { get }
 }
@@ -22,7 +22,7 @@ struct Complaint: Sendable {
 /// mistake: a program that hangs does not reach its end, where loops report what they leave.
 enum Watchdog {
     private struct Entry: Sendable {
-        weak var item: (any Watched)?
+        weak var item: (any Supervised)?
         /// Since when each look has found the same to complain of.
         var suspicion: (since: Deadline, occasion: String)?
     }
@@ -31,7 +31,7 @@ enum Watchdog {
         weak var meter: LoopMeter?
     }
 
-    /// What has to be watched since the last look. Only this is locked: a loop does not wait for a look at many items.
+    /// What has been added since the last look. Only this is locked: a loop does not wait for a look at many items.
     private static let recent = Mutex<([Entry], [Meter])>(([], []))
     private static let pauses = Mutex(ProcessPauses())
     /// A child of fork(2) has no such thread, and its copy of the locks may be held forever.
@@ -76,16 +76,15 @@ enum Watchdog {
         process.isCurrent ? pauses.withLock { $0.time(from: start, to: end) } : 0
     }
 
-    /// Watches `item`, which this does not retain, until it has been reported.
-    @inline(never)
-    static func watch(_ item: any Watched) {
+    /// Supervises `item`, which this does not retain, until it has been reported.
+    static func supervise(_ item: any Supervised) {
         guard process.isCurrent else { return }
         _ = thread
         recent.withLock { $0.0.append(Entry(item: item)) }
     }
 
-    /// Watches the callbacks of a loop for as long as that exists.
-    static func watchCalls(of meter: LoopMeter) {
+    /// Supervises the callbacks of a loop for as long as that exists.
+    static func superviseCalls(of meter: LoopMeter) {
         guard process.isCurrent else { return }
         _ = thread
         recent.withLock { $0.1.append(Meter(meter: meter)) }

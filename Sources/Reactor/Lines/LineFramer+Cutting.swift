@@ -59,7 +59,6 @@ extension LineFramer {
     }
 
     /// The length of the terminator that ends at `index`; zero if there is none.
-    @inline(__always)
     private func terminatorLength(endingAt index: Int, in bytes: RawSpan) -> Int {
         if carriageReturn == .optional { return byte(at: index - 1, in: bytes) == .carriageReturn ? 2 : 1 }
         if sequence.count == 1 { return 1 }
@@ -71,7 +70,6 @@ extension LineFramer {
     }
 
     /// A pending byte, counted from the beginning of the push; nil before the pending ones.
-    @inline(__always)
     private func byte(at index: Int, in bytes: RawSpan) -> UInt8? {
         if index >= progress.position { return bytes[index] }
         let carried = carry.count + index - progress.position
@@ -211,7 +209,6 @@ extension LineFramer {
     }
 
     @inlinable
-    @inline(__always)
     mutating func countLine(from start: Int, to end: Int, _ next: Int, _ validation: Validation) -> Line {
         progress.longestLine = max(progress.longestLine, end &- start)
         progress.lineCount &+= 1

@@ -120,7 +120,6 @@ extension LineFramer.Line {
 
     /// As ``text(_:_:)``, for the bytes that the framer has delivered with this value: what it knows of them
     /// is not checked again.
-    @inline(__always)
     func checkedText(_ bytes: RawSpan, _ policy: TextPolicy) throws(InvalidText) -> String {
         if isKnownUTF8 { return unsafe String(unchecked: bytes, isKnownASCII: validation == .ascii) }
         return try text(bytes, policy)

@@ -82,7 +82,6 @@ struct CheckedText: Sendable {
 
     /// What is known of a line in the push.
     @inlinable
-    @inline(__always)
     func validation(from start: Int, to end: Int) -> Validation {
         start >= self.start && end <= self.end ? validation : .unknown
     }
@@ -113,7 +112,6 @@ extension RawSpan {
         return try result.get() ? .ascii : .utf8
     }
 
-    @inline(__always)
     fileprivate func withUnits<Result>(_ body: (Span<UInt8>) -> Result) -> Result {
         withAddress { start, count in
             unsafe body(

@@ -288,7 +288,6 @@ private final class EventBase {
     }
 
     /// Polling again would return at once, again and again.
-    @inline(never)
     private static func refuse() -> Never {
         refuseClosedDescriptor("event_base_loop", Errno(rawValue: errno))
     }
@@ -303,7 +302,6 @@ private func noteTimer(_: CInt, _: Int16, _ context: UnsafeMutableRawPointer?) {
 private func ignoreReadiness(_: CInt, _: Int16, _: UnsafeMutableRawPointer?) {}
 
 /// Makes a call of libevent whose failure its result tells.
-@inline(__always)
 private func withoutMessages<Result, Failure: Error>(_ call: () throws(Failure) -> Result) throws(Failure)
     -> Result
 {

@@ -28,7 +28,6 @@ final class Waker {
 
     /// Whether the timer fires at `time`. Setting it takes from 0.6 to 15 µs on virtual machines, so it happens only when the
     /// time changes.
-    @inline(__always)
     func isSet(to time: Int64) -> Bool { time == timerTime }
 
     /// Sets the timer to `time`; `.max` means never.
@@ -53,7 +52,6 @@ final class Waker {
 
     /// Keeps the poller with this number from being woken by what woke another. Called before other threads
     /// are asked to increment the counter.
-    @inline(__always)
     func prepare(for poller: Int32) {
         if lastWaiting != poller { clear(for: poller) }
     }

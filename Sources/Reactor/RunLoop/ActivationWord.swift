@@ -30,7 +30,7 @@ struct ActivationWord: RawRepresentable, AtomicRepresentable {
 
     /// Nil outside an activation.
     var mode: RunLoop.Mode? {
-        @inline(__always) get { depth == 0 ? nil : RunLoop.Mode(Int32(truncatingIfNeeded: rawValue)) }
+        depth == 0 ? nil : RunLoop.Mode(Int32(truncatingIfNeeded: rawValue))
     }
 
     /// The same activation in another mode.
@@ -39,7 +39,7 @@ struct ActivationWord: RawRepresentable, AtomicRepresentable {
     }
 
     var isStopRequested: Bool {
-        @inline(__always) get { rawValue & Self.stopBit != 0 }
+        get { rawValue & Self.stopBit != 0 }
         set { rawValue = newValue ? rawValue | Self.stopBit : rawValue & ~Self.stopBit }
     }
 }

@@ -101,8 +101,8 @@ extension RunLoop.Core {
     private func fireDueTimers(_ mode: RunLoop.RunningMode) {
         let now = Deadline.now.uptimeNanoseconds
         let limit = nextSequence()
-        while let (timer, registration) = suspendNext(mode, at: now, addedBefore: limit) {
-            fire(timer, from: registration, at: now)
+        while let (timer, entry) = suspendNext(mode, at: now, addedBefore: limit) {
+            fire(timer, from: entry, at: now)
         }
     }
 
@@ -111,7 +111,7 @@ extension RunLoop.Core {
     @inline(__always)
     private func suspendNext(
         _ mode: RunLoop.RunningMode, at now: Int64, addedBefore limit: UInt64
-    ) -> (Timer, ModeRegistration)? {
+    ) -> (Timer, ModeEntry)? {
         let (own, common) = (mode.own, mode.common)
         guard !common.timers.isEmpty, let other = common.timers.firstDue(at: now, addedBefore: limit) else {
             return suspendFirstDue(of: own, at: now, addedBefore: limit)
@@ -124,15 +124,15 @@ extension RunLoop.Core {
     @inline(__always)
     private func suspendFirstDue(
         of state: ModeState, at now: Int64, addedBefore limit: UInt64
-    ) -> (Timer, ModeRegistration)? {
+    ) -> (Timer, ModeEntry)? {
         guard let (timer, slot) = state.timers.suspendFirstDue(at: now, addedBefore: limit) else {
             return nil
         }
-        return (timer, ModeRegistration(mode: state.mode, slot: slot))
+        return (timer, ModeEntry(mode: state.mode, slot: slot))
     }
 
-    private func fire(_ timer: Timer, from registration: ModeRegistration, at now: Int64) {
-        guard let handler = begin(timer, from: registration, at: now) else { return }
+    private func fire(_ timer: Timer, from entry: ModeEntry, at now: Int64) {
+        guard let handler = begin(timer, from: entry, at: now) else { return }
         meter.timers.add()
         meter.call(.timer, { push(timer) }, { handler(timer) })
         finish(timer)
@@ -144,22 +144,22 @@ extension RunLoop.Core {
     }
 
     /// Begins a firing; nil if the timer has been moved, removed or invalidated, and the queues have yet to follow.
-    private func begin(_ timer: Timer, from registration: ModeRegistration, at now: Int64) -> Timer.Handler? {
+    private func begin(_ timer: Timer, from entry: ModeEntry, at now: Int64) -> Timer.Handler? {
         timer.state.withLock { state in
-            guard state.isIn(identity), state.isRegistered(at: registration), state.due <= now,
+            guard state.isIn(identity), state.has(entry), state.due <= now,
                 !state.isFiring
             else {
                 update(timer, &state)
                 return nil
             }
             state.isMoved = false
-            if state.hasOtherRegistrations { suspend(state.registrations) }
+            if state.hasOtherEntries { suspend(state.entries) }
             return state.beginFiring()
         }
     }
 
-    private func suspend(_ registrations: ModeRegistrations) {
-        for registration in registrations { state(of: registration.mode).timers.suspend(registration.slot) }
+    private func suspend(_ entries: ModeEntries) {
+        for entry in entries { state(of: entry.mode).timers.suspend(entry.slot) }
     }
 
     private func finish(_ timer: Timer) {
@@ -177,13 +177,13 @@ extension RunLoop.Core {
 
     /// As ``update(_:_:)``, the short way for a timer that is where it was.
     private func resume(_ timer: Timer, _ state: inout Timer.State) {
-        guard state.isIn(identity), let registration = state.onlyRegistration,
-            registration.mode == state.onlyMode
+        guard state.isIn(identity), let entry = state.onlyEntry,
+            entry.mode == state.onlyMode
         else {
             return update(timer, &state)
         }
-        self.state(of: registration.mode).timers.resume(
-            registration.slot, date: state.due, sequence: nextSequence())
+        self.state(of: entry.mode).timers.resume(
+            entry.slot, date: state.due, sequence: nextSequence())
     }
 
     // MARK: Event sources

@@ -91,7 +91,6 @@ extension RunLoop {
         var commonItems: ModeState { ownedCommonItems.state }
 
         /// Notes that the loop runs in a mode.
-        @inline(__always)
         func noteRun(in state: ModeState) {
             guard !state.hasRun else { return }
             state.hasRun = true
@@ -122,7 +121,6 @@ extension RunLoop {
         // MARK: The inbox
 
         /// Takes in what other threads have posted.
-        @inline(__always)
         func drainInbox() {
             if inbox.hasSomething { drainContents() }
         }

@@ -97,11 +97,9 @@ final class Inbox: Sendable {
 
     /// Whether this process is a child of fork(2) and its parent made the inbox. The thread that would collect from it does
     /// not exist in the child, and its lock may be held for good.
-    @inline(__always)
     var belongsToParent: Bool { !process.isCurrent }
 
     /// Posts a block that tells the meter where it was posted.
-    @inline(never)
     func post(
         _ block: @escaping @Sendable () -> Void, _ modes: ModeSet, isSource: Bool, _ file: StaticString,
         _ line: UInt
@@ -230,7 +228,6 @@ final class Inbox: Sendable {
         pendingWrites.subtract(1, ordering: .releasing)
     }
 
-    @inline(never)
     private func noteWaker() { meter.noteWaker(currentThreadName) }
 
     // MARK: From the loop's thread
@@ -245,7 +242,6 @@ final class Inbox: Sendable {
     }
 
     /// Wakes the loop if the event loop that hosts it is waiting for it: then this thread is running that loop's code.
-    @inline(__always)
     func wakeIfHosted() {
         if sleepingOn.load(ordering: .relaxed) >= 0 { wakeUp() }
     }
@@ -298,12 +294,10 @@ final class Inbox: Sendable {
     }
 
     var isStopRequested: Bool {
-        @inline(__always) get {
-            let activation = activation.load(ordering: .acquiring)
-            if activation.isStopRequested { return true }
-            guard endRequests.load(ordering: .relaxed) != 0 else { return false }
-            return isEndRequested(ofActivation: activation.depth)
-        }
+        let activation = activation.load(ordering: .acquiring)
+        if activation.isStopRequested { return true }
+        guard endRequests.load(ordering: .relaxed) != 0 else { return false }
+        return isEndRequested(ofActivation: activation.depth)
     }
 
     /// Begins a pass, which answers all requests for one so far: it sees everything that was posted before them.

@@ -1,12 +1,12 @@
-/// Which modes of one loop an item is in. Pure: it decides where the item is registered, the loop registers it.
+/// Which modes of one loop an item is in. Pure: it decides where the item is entered, the loop enters it.
 ///
 /// It records what the client asked for, whatever the common set was then. A mode that becomes common changes where the
-/// item is registered, not the membership: an item removed from a mode stays out of it even if another thread has made the
+/// item is entered, not the membership: an item removed from a mode stays out of it even if another thread has made the
 /// mode common and the loop has yet to take that in.
 ///
-/// A common item is registered once, in the pseudo-mode `.common`, and every mode of the common set looks there too. So
+/// A common item is entered once, in the pseudo-mode `.common`, and every mode of the common set looks there too. So
 /// common items cost the same with two common modes as with ten, and a mode that becomes common has them at once. Only
-/// when such an item is removed from a single mode is it registered in each of the others by itself.
+/// when such an item is removed from a single mode is it entered in each of the others by itself.
 struct Membership: Equatable {
     /// The modes that the item was added to by name.
     private var named = ModeSet()
@@ -43,8 +43,8 @@ struct Membership: Equatable {
         return modes
     }
 
-    /// The modes that the item is registered in; `.common` among them stands for the common set.
-    func registrationModes(common: ModeSet) -> ModeSet {
+    /// The modes that the item is entered in; `.common` among them stands for the common set.
+    func entryModes(common: ModeSet) -> ModeSet {
         guard isCommon else { return named }
         guard excluded.isEmpty else {
             let modes = modes(common: common)
@@ -80,43 +80,43 @@ struct Membership: Equatable {
     }
 }
 
-/// Where an item is registered: a mode of its loop, and the slot that the mode has given it.
-struct ModeRegistration: Equatable {
+/// Where an item is entered: a mode of its loop, and the slot that the mode has given it.
+struct ModeEntry: Equatable {
     let mode: RunLoop.Mode
     let slot: Int32
 }
 
-/// The places of one item.
-struct ModeRegistrations: Sequence {
-    private var list = SmallArray<ModeRegistration>()
+/// The entries of one item.
+struct ModeEntries: Sequence {
+    private var list = SmallArray<ModeEntry>()
 
     init() {}
 
-    init(_ first: ModeRegistration, _ others: [ModeRegistration]) { list = SmallArray(first, others) }
+    init(_ first: ModeEntry, _ others: [ModeEntry]) { list = SmallArray(first, others) }
 
     var isEmpty: Bool { list.isEmpty }
 
-    var first: ModeRegistration? { list.first }
+    var first: ModeEntry? { list.first }
 
-    /// The modes that the item is registered in.
+    /// The modes that the item is entered in.
     var modes: ModeSet { ModeSet(list.lazy.map(\.mode)) }
 
-    func makeIterator() -> SmallArray<ModeRegistration>.Iterator { list.makeIterator() }
+    func makeIterator() -> SmallArray<ModeEntry>.Iterator { list.makeIterator() }
 
-    /// Unregisters the item from the modes that are not wanted, and registers it in those that are. The caller keeps a
+    /// Removes the item from the modes that are not wanted, and enters it in those that are. The caller keeps a
     /// reference to the item.
     mutating func update(
-        _ wanted: ModeSet, unregister: (ModeRegistration) -> Void, register: (RunLoop.Mode) -> Int32
+        _ wanted: ModeSet, remove: (ModeEntry) -> Void, insert: (RunLoop.Mode) -> Int32
     ) {
-        for registration in list where !wanted.contains(registration.mode) { unregister(registration) }
+        for entry in list where !wanted.contains(entry.mode) { remove(entry) }
         list.removeAll { !wanted.contains($0.mode) }
         for mode in wanted.subtracting(modes).members {
-            list.append(ModeRegistration(mode: mode, slot: register(mode)))
+            list.append(ModeEntry(mode: mode, slot: insert(mode)))
         }
     }
 
-    mutating func removeAll(_ unregister: (ModeRegistration) -> Void) {
-        for registration in list { unregister(registration) }
+    mutating func removeAll(_ remove: (ModeEntry) -> Void) {
+        for entry in list { remove(entry) }
         list = SmallArray()
     }
 }

@@ -44,32 +44,32 @@ struct ModeState {
     }
 
     var ready: ReadyQueue {
-        @inline(__always) _read { yield contents.ready }
+        _read { yield contents.ready }
     }
 
     var timers: TimerQueue<Timer> {
-        @inline(__always) _read { yield contents.timers }
-        @inline(__always) nonmutating _modify { yield &contents.timers }
+        _read { yield contents.timers }
+        nonmutating _modify { yield &contents.timers }
     }
 
     var signals: SignalQueue {
-        @inline(__always) _read { yield contents.signals }
-        @inline(__always) nonmutating _modify { yield &contents.signals }
+        _read { yield contents.signals }
+        nonmutating _modify { yield &contents.signals }
     }
 
     var observers: ObserverList {
-        @inline(__always) _read { yield contents.observers }
-        @inline(__always) nonmutating _modify { yield &contents.observers }
+        _read { yield contents.observers }
+        nonmutating _modify { yield &contents.observers }
     }
 
     var sources: ItemTable<RunLoop.Source> {
-        @inline(__always) _read { yield contents.sources }
-        @inline(__always) nonmutating _modify { yield &contents.sources }
+        _read { yield contents.sources }
+        nonmutating _modify { yield &contents.sources }
     }
 
     var eventSources: ItemTable<EventSource> {
-        @inline(__always) _read { yield contents.eventSources }
-        @inline(__always) nonmutating _modify { yield &contents.eventSources }
+        _read { yield contents.eventSources }
+        nonmutating _modify { yield &contents.eventSources }
     }
 
     subscript<Value>(dynamicMember property: WritableKeyPath<Plain, Value>) -> Value {
@@ -131,7 +131,7 @@ extension RunLoop {
         /// The common modes' state; an empty one if the mode is not common. Looked up each time, because a callback may
         /// make the running mode common.
         var common: ModeState {
-            @inline(__always) get { own.shared }
+            own.shared
         }
     }
 }
@@ -139,7 +139,7 @@ extension RunLoop {
 extension RunLoop.RunningMode {
     var hasTimers: Bool { !own.timers.isEmpty || !common.timers.isEmpty }
 
-    var blockCount: Int { own.blockCount + common.blockCount }
+    var blockCount: Int { own.blockCount &+ common.blockCount }
 
     var hasSignals: Bool { !own.signals.isEmpty || !common.signals.isEmpty }
 

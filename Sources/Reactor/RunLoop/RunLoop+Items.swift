@@ -14,7 +14,7 @@ extension RunLoop {
     public func add(_ timer: Timer, forMode mode: Mode) {
         requireNotOfParent()
         guard !inbox.isClosed else { return }
-        if LoopDiagnostics.isReporting { Watchdog.watch(timer) }
+        if LoopDiagnostics.isReporting { Watchdog.supervise(timer) }
         change(timer) { $0.add(mode, of: self) }
     }
 
@@ -42,7 +42,7 @@ extension RunLoop {
         }
     }
 
-    /// Updates the registrations of `timer` after its modes or its date have changed.
+    /// Updates the entries of `timer` after its modes or its date have changed.
     func update(_ timer: Timer) {
         if runOnLoopThread({ core in core.update(timer) }) { return }
         timer.state.withLock { if $0.loop === self { $0.leave() } }
@@ -65,7 +65,7 @@ extension RunLoop {
     public func add(_ source: Source, forMode mode: Mode) {
         requireNotOfParent()
         guard !inbox.isClosed else { return }
-        if LoopDiagnostics.isReporting { Watchdog.watch(source) }
+        if LoopDiagnostics.isReporting { Watchdog.supervise(source) }
         let common = commonModes
         source.change(in: self) { $0.add(mode, common: common) }
     }
@@ -131,7 +131,7 @@ extension RunLoop {
             core.updateLeniently(source)
             throw error
         }
-        if LoopDiagnostics.isReporting { source.watchForReports() }
+        if LoopDiagnostics.isReporting { source.superviseReadiness() }
         source.didJoin(mode)
     }
 
@@ -145,7 +145,7 @@ extension RunLoop {
         guard contains(source, forMode: mode) else { return }
         source.membership.remove(mode, common: commonModes)
         core.updateLeniently(source)
-        if LoopDiagnostics.isReporting { source.watchForReports() }
+        if LoopDiagnostics.isReporting { source.superviseReadiness() }
         source.didLeave(mode)
     }
 
@@ -161,12 +161,10 @@ extension RunLoop {
     /// Traps on any thread but the loop's own.
     ///
     /// - Parameter rule: What must happen there: "RunLoop.run() must be called".
-    @inline(__always)
     package func requireCurrent(_ rule: @autoclosure () -> String) {
         if !isCurrent { refuse(rule()) }
     }
 
-    @inline(never)
     private func refuse(_ rule: String) -> Never {
         requireNotOfParent()
         fatalError("\(rule) on the loop's own thread: \(name) was used on \(currentThreadName).")

@@ -128,7 +128,6 @@ extension RunLoop {
         perform(inModes: modes, block)
     }
 
-    @inline(__always)
     private func post(
         _ block: @escaping @Sendable () -> Void, _ modes: ModeSet, isSource: Bool, _ file: StaticString,
         _ line: UInt
@@ -167,7 +166,6 @@ extension RunLoop {
     /// is blocked on. A time that a test has replaced runs meanwhile.
     ///
     /// - Parameter wait: A clause: "in OutputStream.write, waiting for …".
-    @inline(__always)
     package static func noteWait<Result: ~Copyable, Failure: Error>(
         _ wait: @autoclosure () -> String, _ body: () throws(Failure) -> Result
     ) throws(Failure) -> Result {
@@ -175,7 +173,6 @@ extension RunLoop {
         return try note(wait(), during: body)
     }
 
-    @inline(never)
     private static func note<Result: ~Copyable, Failure: Error>(
         _ wait: String, during body: () throws(Failure) -> Result
     ) throws(Failure) -> Result {

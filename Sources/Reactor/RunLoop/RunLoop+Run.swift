@@ -186,7 +186,9 @@ extension RunLoop.Core {
         _ mode: RunLoop.RunningMode, until limit: Int64, unlessEmptied hadItems: Bool
     ) -> Wait {
         let (own, ready) = (mode.own, mode.ready)
-        guard own.poller != nil || start(own) else { return sleepWithoutPoller(own, until: limit) }
+        guard own.poller != nil || start(own) else {
+            return sleepWithoutPoller(own, until: limit)
+        }
         if ready.hasLeftovers, ready.confirmFirst() { return .skipped }
         let hasUnserved = ready.dropServed()
         let limit = needsRetry(own) ? retry(own, until: limit) : limit
@@ -244,7 +246,6 @@ extension RunLoop.Core {
         return hasPassed(first) ? .min : first
     }
 
-    @inline(__always)
     private func hasPassed(_ time: Int64) -> Bool { time != .max && time <= Deadline.now.uptimeNanoseconds }
 
     /// When to wake for timers; those of the mode and the common ones share wake-ups too.
@@ -267,7 +268,6 @@ extension RunLoop.Core {
     private static var sleepMicroseconds: UInt32 { 5_000 }
 
     /// Whether a pass in `mode` retries registrations that failed before.
-    @inline(__always)
     private func needsRetry(_ mode: ModeState) -> Bool { mode.needsRetry || lacksMainQueue }
 
     /// Retries the registrations that the kernel has refused, and returns until when to wait: `limit`, or the next retry,
@@ -291,7 +291,6 @@ extension RunLoop.Core {
 
     /// Observers and blocks do not count. The main queue does, unless it is being drained further up the
     /// stack.
-    @inline(__always)
     func hasReasonToContinue(_ mode: RunLoop.RunningMode) -> Bool {
         mode.own.hasItems || hasReasonToContinue(for: mode.common)
     }

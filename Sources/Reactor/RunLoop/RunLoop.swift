@@ -56,7 +56,7 @@ public final class RunLoop: Sendable {
         let name = isMain ? "main run loop" : "run loop of \(currentThreadName) (loop \(identity.number))"
         inbox = Inbox(loopName: name, isReportedForPool: !isMain && Self.isOfReportedPoolThread)
         confined = LoopBound(Core(identity: identity, inbox: inbox), owner: identity)
-        if LoopDiagnostics.isReporting { Watchdog.watch(self) }
+        if LoopDiagnostics.isReporting { Watchdog.supervise(self) }
     }
 
     /// The part of the loop that only its own thread may use; traps on any other.

@@ -256,7 +256,6 @@ private struct RoomCredit: ~Copyable, Sendable {
     /// What the kernel may need for each write in addition to its bytes.
     private static let overhead = 4096
 
-    @inline(__always)
     func use(_ count: Int, of wanted: Int) {
         let left = bytes.load(ordering: .relaxed) - count - Self.overhead
         bytes.store(count == wanted ? max(0, left) : 0, ordering: .relaxed)

@@ -205,15 +205,12 @@ final class SocketConnection: Sendable {
 
     /// Moves the connection's bytes in the place of its socket; nil for plain text. A transfer asks for it as
     /// it begins, so that none that begins once it is there moves a plain byte.
-    @inline(__always)
     var channel: SecureChannel? { channelSlot.load() }
 
     /// The connection's timeouts, if it has had any.
-    @inline(__always)
     var timeouts: SocketTimeouts? { timeoutsSlot.load() }
 
     /// Whether a transfer concerns only its half and the socket: there is no channel, no fault and no timeout.
-    @inline(__always)
     var isPlain: Bool { channelSlot.isEmpty && !hasFault.load(ordering: .acquiring) && timeoutsSlot.isEmpty }
 
     /// Makes the channel that the requirements ask for, if they do.
@@ -229,7 +226,6 @@ final class SocketConnection: Sendable {
     func send(_ bytes: RawSpan) throws(Errno) -> Int { try shared.send(bytes) }
 
     /// Receives clear bytes: 0 at the end, nil if there are none.
-    @inline(__always)
     func receive(into buffer: inout MutableRawSpan) throws(Errno) -> Int? {
         if let channel { return try channel.receive(into: &buffer, for: self) }
         let count = try shared.receive(into: &buffer)
@@ -244,11 +240,9 @@ final class SocketConnection: Sendable {
     var hasReceived: Bool { channel?.hasReceived(for: self) ?? false }
 
     /// Whether a handshake has begun during a plain transfer, whose bytes may be between the handshake's.
-    @inline(__always)
     var isOvertaken: Bool { channel?.hasBegun ?? false }
 
     /// Fails a connection that ``isOvertaken``.
-    @inline(never)
     func abort(_ half: Half) -> Errno {
         fail(.connectionAbort, on: half)
         return fault ?? .connectionAbort

@@ -42,7 +42,6 @@ extension StreamEngine {
 
     /// Reports a stream that nothing refers to any more and that has delivered no event. One that has failed, or has
     /// delivered something, may have been dropped on purpose.
-    @inline(never)
     func reportRelease() {
         guard process.isCurrent else { return }
         let isSilent = state.withLock { state in
@@ -60,7 +59,6 @@ extension StreamEngine {
     }
 
     /// Notes that the delegate has no method for an event that it was called for.
-    @inline(never)
     func noteIgnored(_ event: Stream.Event) {
         state.withLock { _ = $0.ignored.insert(event) }
     }
@@ -124,7 +122,7 @@ private func noMethod(for event: Stream.Event) -> String {
     return "has delivered \(event) to a delegate that does not implement stream(_:handle:): \(remedy)"
 }
 
-extension StreamEngine: Watched {
+extension StreamEngine: Supervised {
     var complaint: Complaint? {
         if let complaint = mistake { return complaint }
         return unservedEvent.map { Complaint(.unservedItems, "The \(title) \($0).") }
@@ -181,10 +179,9 @@ extension StreamEngine: Watched {
     }
 
     /// Makes the debug mode report that no code reads what a child of this process writes to `pipe`.
-    @inline(never)
-    func watchChildOutput(_ pipe: SharedDescriptor) {
+    func superviseChildOutput(_ pipe: SharedDescriptor) {
         state.withLock { $0.childOutput = pipe }
-        Watchdog.watch(self)
+        Watchdog.supervise(self)
     }
 
     /// Why there is something to deliver in modes that have never run, as a predicate; nil if there is not.

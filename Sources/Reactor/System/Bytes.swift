@@ -33,7 +33,6 @@ extension MutableRawSpan {
 
 extension [UInt8] {
     /// Calls `body` with the bytes, borrowed until it returns.
-    @inline(__always)
     package func withBytes<Result, Failure: Error>(
         _ body: (RawSpan) throws(Failure) -> Result
     ) throws(Failure) -> Result {

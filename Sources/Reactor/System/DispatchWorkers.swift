@@ -58,7 +58,6 @@ package enum DispatchWorkers {
     }
 
     /// `work`, with the time of the calling thread if a test has replaced that.
-    @inline(__always)
     static func noted(_ work: @escaping @Sendable () -> Void) -> @Sendable () -> Void {
         guard let source = currentTimeSource else { return work }
         source.beginWork()

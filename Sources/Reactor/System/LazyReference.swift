@@ -13,12 +13,10 @@ struct LazyReference<Object: AnyObject & Sendable>: ~Copyable, Sendable {
         if let address = unsafe address { _ = unsafe CallbackContext.take(address, as: Object.self) }
     }
 
-    @inline(__always)
     private var address: UnsafeMutableRawPointer? {
         unsafe UnsafeMutableRawPointer(bitPattern: storage.load(ordering: .acquiring))
     }
 
-    @inline(__always)
     var isEmpty: Bool { storage.load(ordering: .acquiring) == 0 }
 
     @inline(__always)

@@ -70,7 +70,6 @@ package enum SystemCall {
 
 extension SystemCall {
     /// read(2).
-    @inline(__always)
     package static func read(_ descriptor: CInt, into buffer: inout MutableRawSpan) throws(Errno) -> Int {
         try make { buffer.withAddress { unsafe Glibc.read(descriptor, $0, $1) } }
     }
@@ -84,6 +83,7 @@ extension SystemCall {
 
     /// A read(2) that does not block (preadv2(2), `RWF_NOWAIT`): nil if no bytes are available. Throws `EOPNOTSUPP` if the
     /// kernel has none for the descriptor.
+    @inline(__always)
     static func readNow(_ descriptor: CInt, into buffer: inout MutableRawSpan) throws(Errno) -> Int? {
         try count(buffer.withAddress { unsafe reactor_read_now(descriptor, $0, $1) })
     }

@@ -53,7 +53,6 @@ package protocol TimeSource: AnyObject, Sendable {
 }
 
 /// What replaces the calling thread's time; nil for the kernel's.
-@inline(__always)
 package var currentTimeSource: (any TimeSource)? { ReplacedClocks.current?.source }
 
 /// The clocks of threads whose time is replaced. They begin with the kernel's time. The monotonic clock stands still, or runs
@@ -84,7 +83,6 @@ package final class ReplacedClocks: Sendable {
     package var source: (any TimeSource)? { reference.withLock { $0.source } }
 
     /// The calling thread's; nil if its time is the kernel's.
-    @inline(__always)
     static var current: ReplacedClocks? {
         guard let pointer = unsafe reactor_time_source() else { return nil }
         return unsafe CallbackContext.object(pointer)

@@ -36,7 +36,7 @@ extension ChildProcess {
         func reader(_ end: SharedDescriptor) -> InputStream {
             let file = UnopenedFile(reading: end, endsAtHangUp: ends.master != nil)
             let engine = StreamEngine(file, subject: subject)
-            if LoopDiagnostics.isReporting, ends.master == nil { engine.watchChildOutput(end) }
+            if LoopDiagnostics.isReporting, ends.master == nil { engine.superviseChildOutput(end) }
             return InputStream(engine)
         }
         return Spawned(

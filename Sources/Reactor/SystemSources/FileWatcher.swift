@@ -204,7 +204,7 @@ public final class FileWatcher: EventSource {
         if !events.isEmpty || tree?.hasWork == true { return markReady() }
         // While the watcher pauses, the second half waits where it is not read.
         guard tree?.moves.isEmpty == false, timer == nil, let loop, !watchedInterest.isEmpty else { return }
-        let modes = Array(membership.registrationModes(common: loop.commonModes).members)
+        let modes = Array(membership.entryModes(common: loop.commonModes).members)
         timer = loop.perform(after: Self.movePatience, inModes: modes) { [weak self] in
             self?.timer = nil
             self?.markReady()

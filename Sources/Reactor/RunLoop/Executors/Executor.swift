@@ -218,7 +218,6 @@ extension RunLoop {
             if !waiting.jobs.isEmpty { inbox.requestPass() }
         }
 
-        @inline(never)
         private func pushJob(to meter: LoopMeter) { meter.push("job of the \(title)") }
 
         /// So many that a chain of calls between actors of the loop takes few system calls, and so few that
@@ -284,7 +283,6 @@ extension RunLoop.Core {
     }
 
     /// Runs the jobs that wait for the running mode; true if there were any.
-    @inline(never)
     func runJobs(_ mode: RunLoop.RunningMode) -> Bool { runJobs { $0.isServed(in: mode) } }
 
     /// Runs the jobs that wait in those executors that are to be served; true if there were any.

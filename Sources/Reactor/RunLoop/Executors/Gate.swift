@@ -102,7 +102,6 @@ final actor Gate: SerialExecutor {
         return isOpen
     }
 
-    @inline(never)
     private nonisolated func remember(_ actor: (any Actor)?, at address: UInt) {
         let place = place(of: actor, at: address)
         state.withLock { $0.place = place }

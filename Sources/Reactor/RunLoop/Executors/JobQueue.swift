@@ -9,7 +9,6 @@ struct QueuedJob: Sendable {
     init(_ job: consuming ExecutorJob, for role: Role) { (self.job, self.role) = (UnownedJob(job), role) }
 
     /// Runs the job as `executor`'s. The job is gone after this.
-    @inline(__always)
     func run(on executor: RunLoop.Executor) {
         let serial = unsafe executor.asUnownedSerialExecutor()
         switch role {

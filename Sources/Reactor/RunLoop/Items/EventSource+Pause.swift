@@ -11,7 +11,7 @@ extension EventSource {
     /// Watches nothing for `duration`. Leaving the loop ends the pause.
     final func pause(for duration: Duration) {
         guard let loop else { return }
-        let modes = Array(membership.registrationModes(common: loop.commonModes).members)
+        let modes = Array(membership.entryModes(common: loop.commonModes).members)
         let timer = loop.perform(after: duration, inModes: modes) { [weak self] in
             self?.endPause()
             self?.updateWatches()

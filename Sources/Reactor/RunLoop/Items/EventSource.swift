@@ -36,13 +36,13 @@ public class EventSource: CustomStringConvertible {
     final private(set) var shared: SharedDescriptor?
     final var membership = Membership()
     /// Where it is registered in its loop.
-    final var registrations = ModeRegistrations()
+    final var entries = ModeEntries()
     /// The loop that it is in, which retains it.
     final private(set) var loop: RunLoop?
     /// The source itself, if its loop may release it before its callback returns.
     final private var keptAlive: EventSource?
     /// What the debug mode watches in place of the source, while its modes have never run.
-    final var watched: (any Watched)?
+    final var supervised: (any Supervised)?
     /// What other threads know of the source: its name, and the loop to ask for the rest.
     final let identification: Mutex<Identification>
 
@@ -163,7 +163,7 @@ public class EventSource: CustomStringConvertible {
         if isWatched, !isDisarmed, !isPaused { try setInterestOfWatches(interest) }
         let before = watchedInterest
         watchedInterest = interest
-        if LoopDiagnostics.isReporting, watched != nil { watchForReports() }
+        if LoopDiagnostics.isReporting, supervised != nil { superviseReadiness() }
         guard !isRegistered, !interest.isEmpty, let core = loop?.core else { return }
         do throws(Errno) { try core.update(self) } catch {
             watchedInterest = before
@@ -210,7 +210,7 @@ extension EventSource {
     final func leave() {
         endPause()
         enter(nil)
-        watched = nil
+        supervised = nil
     }
 
     private final func enter(_ loop: RunLoop?) {

@@ -50,8 +50,8 @@ extension RunLoop {
         }
 
         var membership = Membership()
-        /// Where the observer is registered.
-        var registrations = ModeRegistrations()
+        /// Where the observer is entered.
+        var entries = ModeEntries()
         /// Whether the observer is an ordered block, for which its modes start an activation.
         var isBlock = false
         var loop: RunLoop?

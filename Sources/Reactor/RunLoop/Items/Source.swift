@@ -119,7 +119,7 @@ extension RunLoop {
 
 extension RunLoop.Source {
     /// Changes the source's modes in `loop`, calls `scheduled` and `cancelled` for those that it was added to or removed
-    /// from, and updates its registrations. It leaves a loop whose thread has ended meanwhile.
+    /// from, and updates its entries. It leaves a loop whose thread has ended meanwhile.
     func change(in loop: RunLoop, _ change: (inout Membership) -> Void) {
         let common = loop.commonModes
         let (before, after, callbacks) = state.withLock { state in
@@ -134,7 +134,7 @@ extension RunLoop.Source {
         }
         for mode in after.subtracting(before).members { callbacks?.scheduled?(loop, mode) }
         var left = before.subtracting(after)
-        if !loop.runOnLoopThread({ [self] core in updateRegistrations(in: core) }) {
+        if !loop.runOnLoopThread({ [self] core in updateEntries(in: core) }) {
             left.formUnion(state.withLock { $0.leave(loop) })
         }
         for mode in left.members { callbacks?.cancelled?(loop, mode) }
@@ -171,12 +171,12 @@ extension RunLoop.Source {
 
     // MARK: On the loop's thread
 
-    /// Makes the registrations follow the modes, and calls `scheduled` for modes that became common after the thread that
+    /// Makes the entries follow the modes, and calls `scheduled` for modes that became common after the thread that
     /// changed the source had read the common set: until now the source was not among those that the loop tells.
-    func updateRegistrations(in core: RunLoop.Core) {
+    func updateEntries(in core: RunLoop.Core) {
         var added = ModeSet()
         update(in: core) { loopState in
-            loopState.updateRegistrations(of: self, in: core)
+            loopState.updateEntries(of: self, in: core)
             added = loopState.announceModes(common: core.commonModes)
         }
         guard !added.isEmpty, let callbacks = state.withLock({ $0.callbacks }) else { return }
@@ -188,7 +188,7 @@ extension RunLoop.Source {
         update(in: core) { loopState in loopState.isInInbox = false }
     }
 
-    /// Changes the source's state in the loop, enqueues a pending signal in the modes that it is then registered in, and
+    /// Changes the source's state in the loop, enqueues a pending signal in the modes that it is then entered in, and
     /// drops the state if the source has left the loop.
     private func update(in core: RunLoop.Core, _ change: (inout LoopState) -> Void) {
         state.withLock { state in
@@ -239,9 +239,9 @@ extension RunLoop.Source.State {
     }
 
     /// Leaves a loop whose thread has ended, and returns the modes that `cancelled` must be called for. Where the source is
-    /// still registered, the loop's end removes it.
+    /// still entered, the loop's end removes it.
     fileprivate mutating func leave(_ loop: RunLoop) -> ModeSet {
-        guard loops[loop.identity]?.isRegistered == false else { return ModeSet() }
+        guard loops[loop.identity]?.isEntered == false else { return ModeSet() }
         return loops.removeValue(forKey: loop.identity)?.announcedModes ?? ModeSet()
     }
 }
@@ -253,9 +253,9 @@ extension RunLoop.Source {
         var membership = Membership()
         /// The modes that `scheduled` has been called for, and `cancelled` has not.
         var announcedModes = ModeSet()
-        private var registrations = ModeRegistrations()
-        /// Where the signal is queued: in the modes that the source is registered in, or in none.
-        private var signalRegistrations = ModeRegistrations()
+        private var entries = ModeEntries()
+        /// Where the signal is queued: in the modes that the source is entered in, or in none.
+        private var signalEntries = ModeEntries()
         /// Whether the loop's inbox holds a signal of the source. It holds at most one.
         var isInInbox = false
         /// Whether the callback is under way on the loop's stack. This outlasts the membership: a source that is added
@@ -264,11 +264,11 @@ extension RunLoop.Source {
 
         init(loop: RunLoop) { self.loop = loop }
 
-        var isRegistered: Bool { !registrations.isEmpty }
+        var isEntered: Bool { !entries.isEmpty }
 
-        /// Whether the source has left the loop. Another thread empties the membership before the loop's thread unregisters
+        /// Whether the source has left the loop. Another thread empties the membership before the loop's thread removes
         /// the source.
-        var hasEnded: Bool { membership.isEmpty && registrations.isEmpty && !isInInbox && !isPerforming }
+        var hasEnded: Bool { membership.isEmpty && entries.isEmpty && !isInInbox && !isPerforming }
     }
 
     /// A signal, numbered in the order in which the process makes them.
@@ -294,32 +294,32 @@ extension RunLoop.Source.LoopState {
         return added
     }
 
-    /// Registers `source` in the modes that it is in, and unregisters it from the others.
-    fileprivate mutating func updateRegistrations(of source: RunLoop.Source, in core: RunLoop.Core) {
+    /// Enters `source` in the modes that it is in, and removes it from the others.
+    fileprivate mutating func updateEntries(of source: RunLoop.Source, in core: RunLoop.Core) {
         dequeueSignal(in: core)
-        registrations.update(membership.registrationModes(common: core.commonModes)) { registration in
-            core.state(of: registration.mode).sources.remove(registration.slot)
-        } register: { mode in
+        entries.update(membership.entryModes(common: core.commonModes)) { entry in
+            core.state(of: entry.mode).sources.remove(entry.slot)
+        } insert: { mode in
             core.state(of: mode).sources.insert(source)
         }
     }
 
-    /// Queues `signal`, and no other, in the modes that the source is registered in; not while the inbox holds it, which
+    /// Queues `signal`, and no other, in the modes that the source is entered in; not while the inbox holds it, which
     /// delivers it in order, nor during the callback.
     fileprivate mutating func enqueue(
         _ signal: RunLoop.Source.Signal, of source: RunLoop.Source, in core: RunLoop.Core
     ) {
         dequeueSignal(in: core)
         guard signal != .none, !isInInbox, !isPerforming else { return }
-        signalRegistrations.update(registrations.modes) { _ in
-        } register: { mode in
+        signalEntries.update(entries.modes) { _ in
+        } insert: { mode in
             core.state(of: mode).signals.insert(source, signal)
         }
     }
 
     private mutating func dequeueSignal(in core: RunLoop.Core) {
-        signalRegistrations.removeAll { registration in
-            core.state(of: registration.mode).signals.remove(registration.slot)
+        signalEntries.removeAll { entry in
+            core.state(of: entry.mode).signals.remove(entry.slot)
         }
     }
 }

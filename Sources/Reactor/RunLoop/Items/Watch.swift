@@ -156,7 +156,7 @@ final class ReadyQueue {
 
         /// What the loop calls when it serves the watch.
         var callout: Callout {
-            @inline(__always) get { Callout(descriptor: watch.descriptor) }
+            Callout(descriptor: watch.descriptor)
         }
 
         /// The watch has recorded something, so that its source is alive: see ``Watch/source``.
@@ -235,7 +235,6 @@ final class ReadyQueue {
     }
 
     /// Whether a watch waits that was recorded before `round` began.
-    @inline(__always)
     func holds(before round: UInt32) -> Bool {
         guard let first else { return false }
         // Rounds wrap around after four thousand million: the difference is what tells.
@@ -261,7 +260,6 @@ final class ReadyQueue {
     }
 
     /// Whether the kernel has been asked, and something served, since the watch was recorded or confirmed.
-    @inline(__always)
     func isLate(_ link: Link) -> Bool { link.round &+ 1 != round }
 
     /// How many wait to be served: for a dump.

@@ -11,7 +11,7 @@ extension Timer {
         private(set) var loop: RunLoop?
         private var details: Box<Details>?
         private var modes = Modes.none
-        private var firstRegistration = ModeRegistration.none
+        private var firstEntry = ModeEntry.none
         /// Whether the closure belongs to the thread of a loop.
         let isConfined: Bool
         var isFiring = false
@@ -46,8 +46,8 @@ extension Timer {
         var tolerance: Int64 = 0
         var name: ItemName?
         var membership = Membership()
-        /// Where the timer is registered besides its first place.
-        var otherRegistrations: [ModeRegistration] = []
+        /// Where the timer is entered besides its first place.
+        var otherEntries: [ModeEntry] = []
         /// The loop whose thread the closure belongs to, unless the timer is in that loop.
         var owner: RunLoop?
     }
@@ -103,8 +103,8 @@ extension Timer {
     }
 }
 
-extension ModeRegistration {
-    fileprivate static var none: ModeRegistration { ModeRegistration(mode: RunLoop.Mode(-1), slot: -1) }
+extension ModeEntry {
+    fileprivate static var none: ModeEntry { ModeEntry(mode: RunLoop.Mode(-1), slot: -1) }
 }
 
 extension Timer.State {
@@ -194,7 +194,7 @@ extension Timer.State {
             return Timer.DetachedHandler(handler, owner: details?.value.owner)
         }
         modes = Modes.none
-        unregister(from: loop)
+        removeEntries(from: loop)
         return Timer.DetachedHandler(handler, owner: isConfined ? loop : nil)
     }
 
@@ -265,54 +265,54 @@ extension Timer.State {
         guard let loop = loop.take() else { return }
         if isConfined { change { $0.owner = loop } }
         modes = loop.inbox.isClosed ? Modes.ended : Modes.none
-        unregister(from: loop)
+        removeEntries(from: loop)
     }
 
     /// Removes the timer from the queues of the loop that it has left: at once, or, on another thread than the loop's, when
-    /// the loop takes in the request. Until then the loop may find it there; see ``isRegistered(at:)``.
+    /// the loop takes in the request. Until then the loop may find it there; see ``has(_:)``.
     @inline(__always)
-    private mutating func unregister(from loop: RunLoop) {
-        guard let registration = onlyRegistration, loop.identity.isCurrent else {
-            return unregisterSlowly(from: loop)
+    private mutating func removeEntries(from loop: RunLoop) {
+        guard let entry = onlyEntry, loop.identity.isCurrent else {
+            return removeEntriesSlowly(from: loop)
         }
-        firstRegistration = .none
-        loop.useCore { $0.remove(registration) }
+        firstEntry = .none
+        loop.useCore { $0.remove(entry) }
     }
 
     @inline(never)
-    private mutating func unregisterSlowly(from loop: RunLoop) {
-        let registrations = registrations
-        guard !registrations.isEmpty else { return }
-        self.registrations = ModeRegistrations()
-        loop.runOnLoopThread { core in registrations.forEach(core.remove) }
+    private mutating func removeEntriesSlowly(from loop: RunLoop) {
+        let entries = entries
+        guard !entries.isEmpty else { return }
+        self.entries = ModeEntries()
+        loop.runOnLoopThread { core in entries.forEach(core.remove) }
     }
 
-    // MARK: Registrations
+    // MARK: Entries
 
-    /// Where the timer is registered in its loop.
-    var registrations: ModeRegistrations {
+    /// Where the timer is entered in its loop.
+    var entries: ModeEntries {
         get {
-            guard firstRegistration.slot >= 0 else { return ModeRegistrations() }
-            return ModeRegistrations(firstRegistration, details?.value.otherRegistrations ?? [])
+            guard firstEntry.slot >= 0 else { return ModeEntries() }
+            return ModeEntries(firstEntry, details?.value.otherEntries ?? [])
         }
         set {
-            firstRegistration = newValue.first ?? .none
+            firstEntry = newValue.first ?? .none
             let others = Array(newValue.dropFirst())
-            if hasOtherRegistrations || !others.isEmpty { change { $0.otherRegistrations = others } }
+            if hasOtherEntries || !others.isEmpty { change { $0.otherEntries = others } }
         }
     }
 
-    /// Where the timer is registered, if that is one place.
-    var onlyRegistration: ModeRegistration? {
-        firstRegistration.slot >= 0 && !hasOtherRegistrations ? firstRegistration : nil
+    /// Where the timer is entered, if that is one place.
+    var onlyEntry: ModeEntry? {
+        firstEntry.slot >= 0 && !hasOtherEntries ? firstEntry : nil
     }
 
     /// False for a place that the timer has left while the loop has yet to take in the request.
-    func isRegistered(at registration: ModeRegistration) -> Bool {
-        firstRegistration == registration || (hasOtherRegistrations && registrations.contains(registration))
+    func has(_ entry: ModeEntry) -> Bool {
+        firstEntry == entry || (hasOtherEntries && entries.contains(entry))
     }
 
-    var hasOtherRegistrations: Bool { details?.value.otherRegistrations.isEmpty == false }
+    var hasOtherEntries: Bool { details?.value.otherEntries.isEmpty == false }
 
-    mutating func setOnlyRegistration(_ registration: ModeRegistration) { firstRegistration = registration }
+    mutating func setOnlyEntry(_ entry: ModeEntry) { firstEntry = entry }
 }

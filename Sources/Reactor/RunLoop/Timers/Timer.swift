@@ -266,7 +266,7 @@ extension Timer {
 
     @inline(never)
     func setName(_ label: String?, _ file: StaticString, _ line: UInt) {
-        if LoopDiagnostics.isReporting { Watchdog.watch(self) }
+        if LoopDiagnostics.isReporting { Watchdog.supervise(self) }
         state.withLock { $0.name = .make(label, file, line) }
     }
 

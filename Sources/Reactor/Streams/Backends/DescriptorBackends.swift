@@ -36,7 +36,9 @@ final class DescriptorInput: InputBackend {
     func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
         guard canTry.load(ordering: .relaxed) else { return nil }
         // The descriptor cannot be closed during the call: closing the stream takes the engine's lock first.
-        if let transfer = try attempt(shared.number, &buffer) { return transfer }
+        let transfer = try attempt { () throws(Errno) in try SystemCall.readNow(shared.number, into: &buffer)
+        }
+        if let transfer { return transfer }
         return canTry.load(ordering: .relaxed) ? Transfer(count: 0) : nil
     }
 
@@ -56,14 +58,18 @@ final class DescriptorInput: InputBackend {
     }
 
     /// Nil if no bytes are available, or none can be read before poll(2) reports them.
-    @inline(__always)
     private func attempt(_ number: CInt, _ buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
+        let canTry = canTry.load(ordering: .relaxed)
+        return try attempt { () throws(Errno) in
+            canTry
+                ? try SystemCall.readNow(number, into: &buffer) : try SystemCall.read(number, into: &buffer)
+        }
+    }
+
+    @inline(__always)
+    private func attempt(_ read: () throws(Errno) -> Int?) throws(Errno) -> Transfer? {
         do throws(Errno) {
-            let count =
-                canTry.load(ordering: .relaxed)
-                ? try SystemCall.readNow(number, into: &buffer)
-                : try SystemCall.read(number, into: &buffer)
-            guard let count, count > 0 || !shared.awaitsFirstWriter else { return nil }
+            guard let count = try read(), count > 0 || !shared.awaitsFirstWriter else { return nil }
             return Transfer(count: count, isAtEnd: count == 0)
         } catch {
             switch error {

@@ -113,7 +113,6 @@ enum ReadinessSource {
     case kernelWhenFull
 
     /// Whether the backend is asked after each transfer, and after ``Stream/Event/openCompleted``.
-    @inline(__always)
     var asksBackend: Bool { self != .kernel && self != .kernelWhenFull }
 }
 

@@ -98,7 +98,8 @@ extension StreamEngine.State {
     /// Decides what to do about a report of this thread's loop.
     @inline(__always)
     fileprivate mutating func step(after report: StreamMachine.Report) -> Step {
-        let action = machine.serve(on: .current, report, isInRunningMode: isInRunningMode)
+        let loop = if case .made(let poll) = report { poll.loop } else { LoopIdentity.current }
+        let action = machine.serve(on: loop, report, isInRunningMode: isInRunningMode)
         return step(action == .confirm || action == .checkRoom ? decide(after: action) : action)
     }
 

@@ -71,7 +71,7 @@ extension StreamEngine {
         }
         left?.scheduled?.end()
         guard isScheduled else { return }
-        if LoopDiagnostics.isReporting { Watchdog.watch(self) }
+        if LoopDiagnostics.isReporting { Watchdog.supervise(self) }
         update(loop)
         refresh()
     }

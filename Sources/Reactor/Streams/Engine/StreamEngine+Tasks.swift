@@ -35,7 +35,7 @@ extension StreamEngine {
             state.isScheduledForTask || state.queue != nil ? nil : state.machine.attachment
         }
         guard let attachment, let loop = attachment.scheduled?.loop else { return nil }
-        return (loop, attachment.membership.registrationModes(common: loop.commonModes))
+        return (loop, attachment.membership.entryModes(common: loop.commonModes))
     }
 
     /// Whether the opening is still under way. Throws if it failed.
@@ -119,7 +119,6 @@ extension StreamEngine.State {
         putBack == nil ? try backend.readNow(into: &buffer) : takePutBack(into: &buffer)
     }
 
-    @inline(never)
     private mutating func takePutBack(into buffer: inout MutableRawSpan) -> Transfer {
         let count = putBack!.bytes.take(into: &buffer)
         if putBack!.bytes.count == 0 { endPutBack() }

@@ -179,7 +179,7 @@ final class StreamEngine: Sendable {
 extension StreamEngine {
     func open() {
         guard state.withLock({ $0.machine.open() }) else { return }
-        if LoopDiagnostics.isReporting { Watchdog.watch(self) }
+        if LoopDiagnostics.isReporting { Watchdog.supervise(self) }
         do throws(Errno) {
             let opened = try backend.open(for: self)
             state.withLock { $0.backend = opened }

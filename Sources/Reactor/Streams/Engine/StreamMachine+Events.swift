@@ -182,7 +182,6 @@ extension StreamMachine {
     }
 
     /// The last event of a batch has been delivered.
-    @inline(__always)
     private mutating func endDelivery() { (delivery, delegateState) = (.idle, .expected) }
 
     @inline(__always)
@@ -247,7 +246,7 @@ extension StreamMachine {
 
     /// Whether a loop or a queue can deliver an event now, if there is one.
     @inline(__always)
-    var mayDeliver: Bool { isScheduled && !isDeliveryBlocked }
+    var mayDeliver: Bool { !isDeliveryBlocked && isScheduled }
 
     /// Whether no event can be delivered now: the delegate is being called, a callback on the queue will call it, or
     /// the events are held.

@@ -41,7 +41,6 @@ final class StreamUse {
     /// bytes many times: then its loop makes a pass, and its deadline is looked at.
     ///
     /// - Returns: What `body` returns; nil if the task has to wait.
-    @inline(__always)
     func transfer<Result>(_ body: () throws -> Result?) throws -> Result? {
         guard mayTransfer else {
             transfers = 0

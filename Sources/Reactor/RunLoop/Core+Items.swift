@@ -1,20 +1,20 @@
 import SystemPackage
 
-// Each item knows the modes that it is in; here its registrations follow them.
+// Each item knows the modes that it is in; here its entries in the modes follow them.
 
 extension RunLoop.Core {
     // MARK: Observers
 
     func update(_ observer: RunLoop.Observer, _ change: (inout Membership) -> Void) {
         change(&observer.membership)
-        if observer.isBlock { count(-1, in: observer.registrations.modes) }
-        observer.registrations.update(observer.membership.registrationModes(common: commonModes)) {
-            registration in
-            state(of: registration.mode).observers.remove(observer, at: registration.slot)
-        } register: { mode in
+        if observer.isBlock { count(-1, in: observer.entries.modes) }
+        observer.entries.update(observer.membership.entryModes(common: commonModes)) {
+            entry in
+            state(of: entry.mode).observers.remove(observer, at: entry.slot)
+        } insert: { mode in
             state(of: mode).observers.insert(observer, sequence: nextSequence())
         }
-        if observer.isBlock { count(1, in: observer.registrations.modes) }
+        if observer.isBlock { count(1, in: observer.entries.modes) }
         observer.loop = observer.membership.isEmpty ? nil : loop
     }
 
@@ -23,50 +23,50 @@ extension RunLoop.Core {
     @inline(__always)
     func update(_ timer: Timer) { timer.state.withLock { update(timer, &$0) } }
 
-    /// Makes the registrations of a timer follow its modes and its date.
+    /// Makes the entries of a timer follow its modes and its date.
     func update(_ timer: Timer, _ state: inout Timer.State) {
         guard state.isIn(identity) else { return }
         inbox.wakeIfHosted()
-        guard let mode = state.onlyMode, !state.hasOtherRegistrations else {
+        guard let mode = state.onlyMode, !state.hasOtherEntries else {
             return updateSlowly(timer, &state)
         }
-        guard let registration = state.onlyRegistration else {
-            return state.setOnlyRegistration(register(timer, state, in: mode))
+        guard let entry = state.onlyEntry else {
+            return state.setOnlyEntry(insert(timer, state, in: mode))
         }
-        guard registration.mode == mode else { return updateSlowly(timer, &state) }
-        move(timer, state, at: registration)
+        guard entry.mode == mode else { return updateSlowly(timer, &state) }
+        move(timer, state, at: entry)
     }
 
     @inline(never)
     private func updateSlowly(_ timer: Timer, _ state: inout Timer.State) {
-        let wanted = state.membership.registrationModes(common: commonModes)
-        var registrations = state.registrations
-        for registration in registrations where wanted.contains(registration.mode) {
-            move(timer, state, at: registration)
+        let wanted = state.membership.entryModes(common: commonModes)
+        var entries = state.entries
+        for entry in entries where wanted.contains(entry.mode) {
+            move(timer, state, at: entry)
         }
-        registrations.update(wanted, unregister: remove) { register(timer, state, in: $0).slot }
-        state.registrations = registrations
+        entries.update(wanted, remove: remove) { insert(timer, state, in: $0).slot }
+        state.entries = entries
     }
 
     @inline(__always)
-    private func register(_ timer: Timer, _ state: borrowing Timer.State, in mode: RunLoop.Mode)
-        -> ModeRegistration
+    private func insert(_ timer: Timer, _ state: borrowing Timer.State, in mode: RunLoop.Mode)
+        -> ModeEntry
     {
         let slot = self.state(of: mode).timers.insert(
             timer, date: state.due, tolerance: state.window(of: timer.period), isSuspended: state.isFiring,
             sequence: nextSequence())
-        return ModeRegistration(mode: mode, slot: slot)
+        return ModeEntry(mode: mode, slot: slot)
     }
 
-    private func move(_ timer: Timer, _ state: borrowing Timer.State, at registration: ModeRegistration) {
-        self.state(of: registration.mode).timers.move(
-            registration.slot, date: state.due, tolerance: state.window(of: timer.period),
+    private func move(_ timer: Timer, _ state: borrowing Timer.State, at entry: ModeEntry) {
+        self.state(of: entry.mode).timers.move(
+            entry.slot, date: state.due, tolerance: state.window(of: timer.period),
             isSuspended: state.isFiring, sequence: nextSequence())
     }
 
-    /// Removes the timer at `registration`, which may destroy it.
-    func remove(_ registration: ModeRegistration) {
-        let timer = state(of: registration.mode).timers.remove(registration.slot)
+    /// Removes the timer at `entry`, which may destroy it.
+    func remove(_ entry: ModeEntry) {
+        let timer = state(of: entry.mode).timers.remove(entry.slot)
         withExtendedLifetime(timer) {}
     }
 
@@ -84,7 +84,7 @@ extension RunLoop.Core {
 
     // MARK: Event sources
 
-    /// Makes the registrations of a source, with the loop and with the kernel, follow its modes.
+    /// Makes the entries of a source, and its registrations with the kernel, follow its modes.
     ///
     /// At least one registration with the kernel is made at once, so that a descriptor that the kernel refuses is refused
     /// here. Modes that have never run make theirs when they first do.
@@ -93,10 +93,10 @@ extension RunLoop.Core {
         let modes = source.membership.modes(common: commonModes)
         source.endWatches(except: modes)
         let refusal = watch(source, in: modes)
-        source.registrations.update(source.membership.registrationModes(common: commonModes)) {
-            registration in
-            state(of: registration.mode).eventSources.remove(registration.slot)
-        } register: { mode in
+        source.entries.update(source.membership.entryModes(common: commonModes)) {
+            entry in
+            state(of: entry.mode).eventSources.remove(entry.slot)
+        } insert: { mode in
             state(of: mode).eventSources.insert(source)
         }
         if let refusal { throw refusal }
