@@ -97,6 +97,7 @@ final class Inbox: Sendable {
 
     /// Whether this process is a child of fork(2) and its parent made the inbox. The thread that would collect from it does
     /// not exist in the child, and its lock may be held for good.
+    @inline(__always)
     var belongsToParent: Bool { !process.isCurrent }
 
     /// Posts a block that tells the meter where it was posted.

@@ -128,6 +128,7 @@ extension RunLoop {
         perform(inModes: modes, block)
     }
 
+    @inline(__always)
     private func post(
         _ block: @escaping @Sendable () -> Void, _ modes: ModeSet, isSource: Bool, _ file: StaticString,
         _ line: UInt
