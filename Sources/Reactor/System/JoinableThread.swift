@@ -17,6 +17,7 @@ package final class JoinableThread: Sendable {
     package init(
         name: String, receivesSignals: Bool = false, _ body: @escaping @Sendable () -> Void
     ) throws(Errno) {
+        DescriptorOwner.prepare()
         let start = CallbackContext.retain(Start(name: name, body: body))
         var thread = pthread_t()
         var (all, before) = (sigset_t(), sigset_t())
