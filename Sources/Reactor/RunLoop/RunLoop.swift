@@ -86,7 +86,7 @@ public final class RunLoop: Sendable {
 
     /// As ``current``, in any context.
     package static var ofCallingThread: RunLoop {
-        @inline(__always) get { ThreadLoop.get() ?? makeCurrent() }
+        @inline(__always) get { existing ?? makeCurrent() }
     }
 
     @inline(never)
@@ -94,7 +94,7 @@ public final class RunLoop: Sendable {
         if reactor_had_loop_before_fork() { ProcessIdentity.refuseParentsLoop() }
         let loop = reactor_is_main_thread() ? main : RunLoop()
         loop.requireNotOfParent()
-        ThreadLoop.set(loop)
+        retainCurrent(loop)
         loop.core.adopt(loop, isMain: loop.isMain)
         loop.inbox.meter.processorClock.begin()
         if loop.isMain {
@@ -103,15 +103,6 @@ public final class RunLoop: Sendable {
             loop.reportPoolThread()
         }
         return loop
-    }
-
-    /// The calling thread's loop; nil if it has none yet.
-    static var existing: RunLoop? { ThreadLoop.get() }
-
-    /// Calls `body` with the calling thread's loop.
-    @inline(__always)
-    static func withCurrent<Result>(_ body: (RunLoop) -> Result) -> Result {
-        ThreadLoop.use(body)
     }
 
     /// Traps in a child of fork(2) if its parent made the loop.
@@ -206,11 +197,11 @@ extension RunLoop: Equatable, Hashable {
     public func hash(into hasher: inout Hasher) { hasher.combine(identity.number) }
 }
 
-/// The calling thread's loop, which is released when the thread ends.
-///
-/// `@safe`: the pointer is thread-local, and is set to a retained loop or to null.
-@safe
-private enum ThreadLoop {
+// MARK: - The calling thread's loop
+
+// The thread retains its loop, and releases it when it ends: the pointer is thread-local, and that of a retained loop or null.
+
+extension RunLoop {
     private static let key: pthread_key_t = {
         var key = pthread_key_t()
         let code = unsafe pthread_key_create(&key, endLoop)
@@ -220,50 +211,43 @@ private enum ThreadLoop {
 
     /// The calling thread's loop; nil if it has none yet.
     @inline(__always)
-    static func get() -> RunLoop? {
+    static var existing: RunLoop? {
         unsafe reactor_current_loop_object().map { unsafe CallbackContext.object($0) }
     }
 
     /// Calls `body` with the thread's loop, which is made if there is none yet, and not retained.
     @inline(__always)
-    static func use<Result>(_ body: (RunLoop) -> Result) -> Result {
-        unsafe CallbackContext.borrow(reactor_current_loop_object() ?? make(), body)
+    static func withCurrent<Result>(_ body: (RunLoop) -> Result) -> Result {
+        unsafe CallbackContext.borrow(reactor_current_loop_object() ?? addressOfCurrent(), body)
     }
 
     @inline(never)
-    private static func make() -> UnsafeMutableRawPointer { CallbackContext.address(of: RunLoop.current) }
+    private static func addressOfCurrent() -> UnsafeMutableRawPointer { CallbackContext.address(of: current) }
 
-    /// The thread retains its loop.
-    static func set(_ loop: RunLoop) {
+    private static func retainCurrent(_ loop: RunLoop) {
         let pointer = CallbackContext.retain(loop)
         unsafe pthread_setspecific(key, pointer)
         unsafe reactor_set_current_loop(loop.identity.number, pointer)
     }
 
     /// Objects that are destroyed here may still ask for the thread's loop, and get the one that ends.
-    static func end(_ loop: RunLoop, servingJobsWhile isInTime: () -> Bool) -> Bool {
-        let isComplete = loop.core.end(servingJobsWhile: isInTime)
-        loop.inbox.meter.processorClock.end()
-        loop.inbox.meter.end()
+    fileprivate func end(servingJobsWhile isInTime: () -> Bool) -> Bool {
+        let isComplete = core.end(servingJobsWhile: isInTime)
+        inbox.meter.processorClock.end()
+        inbox.meter.end()
         reactor_set_current_loop(0, nil)
         return isComplete
     }
 
-    /// Ends the loop before its thread ends.
-    static func endEarly(servingJobsWhile isInTime: () -> Bool) -> Bool {
-        guard let pointer = unsafe reactor_current_loop_object() else { return true }
-        pthread_setspecific(key, nil)
-        return end(unsafe CallbackContext.take(pointer), servingJobsWhile: isInTime)
-    }
-}
-
-extension RunLoop {
     /// Ends the calling thread's loop, before the thread ends.
     ///
     /// - Parameter isInTime: Whether the thread may go on running jobs of the loop's executors.
     /// - Returns: Whether no job is left.
     static func endCurrent(servingJobsWhile isInTime: () -> Bool) -> Bool {
-        ThreadLoop.endEarly(servingJobsWhile: isInTime)
+        guard let pointer = unsafe reactor_current_loop_object() else { return true }
+        pthread_setspecific(key, nil)
+        let loop = unsafe CallbackContext.take(pointer, as: RunLoop.self)
+        return loop.end(servingJobsWhile: isInTime)
     }
 
     /// How long a thread that ends runs jobs of tasks that never wait: tasks that close what they use need much less, and
@@ -276,6 +260,6 @@ private func endLoop(_ pointer: UnsafeMutableRawPointer?) {
     // In a child of fork(2) the thread that forked may end, whose loop belongs to the parent.
     if loop.inbox.belongsToParent { return }
     let deadline = Deadline.now + RunLoop.jobTimeAtEnd
-    _ = ThreadLoop.end(loop) { Deadline.now < deadline }
+    _ = loop.end { Deadline.now < deadline }
     _ = unsafe CallbackContext.take(pointer, as: RunLoop.self)
 }
