@@ -68,24 +68,25 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     }
 
     /// The processor's progress. From any thread.
-    public var progress: HandoffProgress { worker.progress }
+    public var progress: HandoffProgress { worker.flow.withLock { $0.progress } }
 
     /// What dumps, ``LoopDiagnostics`` and explanations call the hand-off; nil for none. From any thread.
     public var label: String? {
-        get { worker.label }
-        set { worker.label = newValue }
+        get { worker.flow.withLock { $0.label } }
+        set { worker.flow.withLock { $0.label = newValue } }
     }
 
     /// How many bytes have been read and wait for the processor. From any thread.
-    public var waitingByteCount: Int { worker.waitingByteCount }
+    public var waitingByteCount: Int { worker.flow.withLock { $0.waitingByteCount } }
 
     /// Says in a sentence what the hand-off waits for; for a person, so the wording may change. From any thread.
     public func explain() -> String {
         let (isStarted, engine, membership) = state.withLock { ($0.stream == nil, $0.engine, $0.membership) }
-        let subject = "The \(worker.title)"
+        let subject = "The \(worker.flow.withLock { $0.title })"
         guard isStarted else { return "\(subject) has not been started: call start()." }
         let delay = loop.inbox.reasonForDelay(of: "the hand-off", in: membership)
-        if let text = worker.explanation(delay: loop.inbox.isClosed ? nil : delay) {
+        let known = loop.inbox.isClosed ? nil : delay
+        if let text = worker.flow.withLock({ $0.explanation(delay: known) }) {
             return "\(subject) \(text)."
         }
         if engine?.isReady == true { return "\(subject) has bytes to read: \(delay)." }

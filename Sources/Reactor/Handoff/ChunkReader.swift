@@ -35,7 +35,7 @@ final class ChunkReader {
         let end = LoopOwned({ _ = self.end() }, on: loop)
         // Cancelled by the end of the loop's thread, or by `end()`.
         let source = RunLoop.Source(
-            named: { [worker] in worker.title }, cancelled: { _, _ in end.value() },
+            named: { [worker] in worker.flow.withLock { $0.title } }, cancelled: { _, _ in end.value() },
             perform: { receive.value() })
         self.source = source
         for mode in modes { loop.add(source, forMode: mode) }
@@ -48,7 +48,7 @@ final class ChunkReader {
     }
 
     private func begin(on loop: RunLoop, _ modes: [RunLoop.Mode], _ announce: Callback) {
-        worker.connect(announce)
+        worker.flow.withLock { $0.connect(announce) }
         let check = posting(on: loop, modes) { self.checkStream() }
         isOwner = stream.engine.handOver(to: HandoffOwner(loop, streamChanged: check))
         guard isOwner else { return worker.end(Errno.resourceBusy) }
@@ -59,7 +59,8 @@ final class ChunkReader {
             worker.start(reading: file)
         } else {
             reading = .byLoop
-            worker.start(resume: posting(on: loop, modes) { self.resume() })
+            let resume = posting(on: loop, modes) { self.resume() }
+            worker.flow.withLock { $0.start(resume: resume) }
             if isSubclass { observeStream(on: loop, modes) }
             schedule(on: loop, modes)
         }
@@ -83,15 +84,15 @@ final class ChunkReader {
     }
 
     private func schedule(on loop: RunLoop, _ modes: [RunLoop.Mode]) {
-        _ = worker.beginReading()
+        _ = worker.flow.withLock { $0.beginReading() }
         stream.delegate = self
         for mode in modes { stream.schedule(in: loop, forMode: mode) }
     }
 
     /// Receives the worker's latest update.
     private func receive() {
-        let update = worker.takeUpdate()
-        defer { worker.endUpdate() }
+        let update = worker.flow.withLock { $0.takeUpdate() }
+        defer { worker.flow.withLock { $0.endUpdate() } }
         if let latest = update.progress, source != nil { progress?(latest) }
         if let conclusion = update.conclusion, end() { completion(conclusion) }
     }
@@ -101,7 +102,8 @@ final class ChunkReader {
         guard let source else { return false }
         self.source = nil
         worker.cancel()
-        worker.disconnect()
+        let callbacks = worker.flow.withLock { $0.disconnect() }
+        withExtendedLifetime(callbacks) {}  // released with nothing locked
         observer?.invalidate()
         observer = nil
         if isOwner {
@@ -116,7 +118,7 @@ final class ChunkReader {
     // MARK: Reading
 
     private func resume() {
-        if source != nil, worker.beginReading() { fill() }
+        if source != nil, worker.flow.withLock({ $0.beginReading() }) { fill() }
     }
 
     /// Reads the bytes that the stream has reported, if there is a chunk to read them into.

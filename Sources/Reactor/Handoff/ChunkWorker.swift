@@ -7,7 +7,8 @@ import SystemPackage
 /// It occupies the queue only while there is work, with one job at a time, so that chunks stay in order on a
 /// concurrent queue too. A job yields after some chunks, so that several streams share a serial queue.
 final class ChunkWorker: Sendable {
-    private let flow: Mutex<HandoffFlow>
+    /// Changed by ``update(_:)`` where a change has effects.
+    let flow: Mutex<HandoffFlow>
     private let chunkSize: Int
     private let queue: DispatchQueue
     /// Nil once the hand-off has ended. Locked while the processor is called, and not while a file is read.
@@ -34,48 +35,13 @@ final class ChunkWorker: Sendable {
 
     // MARK: From the loop
 
-    /// Connects the worker to its loop.
-    func connect(_ announce: Callback) { flow.withLock { $0.connect(announce) } }
-
-    /// The loop reads the stream, and again when `resume` is called.
-    func start(resume: Callback) { flow.withLock { $0.start(resume: resume) } }
-
     /// The worker reads `source`.
     func start(reading source: FileSource) {
         let resume = Callback { [self] in update { $0.callWorker(&$1) } }
         update { $0.start(source, resume: resume, &$1) }
     }
 
-    func disconnect() {
-        let callbacks = flow.withLock { $0.disconnect() }
-        withExtendedLifetime(callbacks) {}  // released with nothing locked
-    }
-
-    /// From any thread.
-    var progress: HandoffProgress { flow.withLock { $0.progress } }
-
-    /// From any thread.
-    func explanation(delay: String?) -> String? { flow.withLock { $0.explanation(delay: delay) } }
-
-    /// From any thread.
-    var title: String { flow.withLock { $0.title } }
-
-    /// From any thread.
-    var label: String? {
-        get { flow.withLock { $0.label } }
-        set { flow.withLock { $0.label = newValue } }
-    }
-
-    /// From any thread.
-    var waitingByteCount: Int { flow.withLock { $0.waitingByteCount } }
-
-    func takeUpdate() -> HandoffFlow.Update { flow.withLock { $0.takeUpdate() } }
-
-    func endUpdate() { flow.withLock { $0.endUpdate() } }
-
     // MARK: From the reader
-
-    func beginReading() -> Bool { flow.withLock { $0.beginReading() } }
 
     /// Fills a chunk by `read` and passes it on. If there is no chunk to fill, the reader becomes idle. Zero
     /// bytes mean the stream's end, and a negative result an error.
