@@ -302,14 +302,11 @@ private final class LineWorker: Sendable {
 
     /// Waits until the worker has ended, and returns the bytes that it has read and that no task has taken.
     func end() -> [UInt8] {
-        while true {
-            let generation = changed.generation
-            let rest = state.withLock { state -> [UInt8]? in
+        changed.wait {
+            state.withLock { state in
                 state.batches.end()
                 return state.isWorking ? nil : state.batches.contents.flatMap(\.chunk)
             }
-            if let rest { return rest }
-            changed.wait(after: generation)
         }
     }
 

@@ -86,11 +86,7 @@ final class SharedDescriptor: Sendable {
     }
 
     private func waitForUses() {
-        while true {
-            let generation = Self.lastUseEnded.generation
-            if uses.load(ordering: .sequentiallyConsistent) <= 1 { return }
-            Self.lastUseEnded.wait(after: generation)
-        }
+        Self.lastUseEnded.wait { uses.load(ordering: .sequentiallyConsistent) <= 1 ? () : nil }
     }
 
     /// Moves the descriptor to a new object, and refuses further uses here; nil if it is in use, or is not to be closed.

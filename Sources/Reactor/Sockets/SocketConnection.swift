@@ -318,13 +318,10 @@ final class SocketConnection: Sendable {
     /// Waits until connecting has succeeded or failed, or another thread closes the half.
     func waitUntilOpen(_ half: Half) {
         guard let changed = changed ?? channel?.changed else { return }
-        while true {
-            let generation = changed.generation
-            let hasEnded = state.withLock { state in
-                if case .waiting = state.progress { state.closed[half] } else { true }
+        changed.wait {
+            state.withLock { state -> Void? in
+                if case .waiting = state.progress, !state.closed[half] { nil } else { () }
             }
-            if hasEnded { return }
-            changed.wait(after: generation)
         }
     }
 }

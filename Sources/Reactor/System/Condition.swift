@@ -1,9 +1,6 @@
 import CReactorLinux
 
-/// Lets threads wait until what they look at may have changed.
-///
-/// Take the ``generation``, look, and if nothing has changed yet ``wait(after:)`` that generation: a change between the
-/// look and the wait is not missed.
+/// Lets threads wait for changes that other threads announce.
 @safe
 final class Condition: Sendable {
     /// `nonisolated(unsafe)`: it is set once, its memory lives as long as this object, and the C functions access it
@@ -16,17 +13,24 @@ final class Condition: Sendable {
 
     deinit { unsafe reactor_condition_free(condition) }
 
-    /// How many changes have been announced, modulo 2³².
-    var generation: UInt32 { reactor_condition_generation(condition) }
-
     /// Announces a change, and wakes all threads that wait.
     func broadcast() { reactor_condition_broadcast(condition) }
 
-    /// Waits for a change after `generation`, until `deadline` at the latest.
-    ///
-    /// - Returns: False if the deadline has passed without a change.
-    @discardableResult
-    func wait(after generation: UInt32, until deadline: Deadline = .distantFuture) -> Bool {
-        reactor_condition_wait(condition, generation, deadline.kernelNanoseconds)
+    /// Waits until `look` returns a value. Calls it once, and again after each change.
+    func wait<Result>(for look: () -> Result?) -> Result {
+        while true {
+            if let result = wait(until: .distantFuture, for: look) { return result }
+        }
+    }
+
+    /// - Returns: Nil if `deadline` has passed without a value.
+    func wait<Result>(until deadline: Deadline, for look: () -> Result?) -> Result? {
+        while true {
+            // Taken first, so that a change between the look and the wait is not missed.
+            let generation = reactor_condition_generation(condition)
+            if let result = look() { return result }
+            let hasChanged = reactor_condition_wait(condition, generation, deadline.kernelNanoseconds)
+            if !hasChanged { return nil }
+        }
     }
 }

@@ -13,19 +13,11 @@ package final class Promise<Value: Sendable>: Sendable {
         changed.broadcast()
     }
 
-    package func wait() -> Value {
-        while true {
-            if let value = wait(until: .distantFuture) { return value }
-        }
-    }
+    package func wait() -> Value { changed.wait { value.withLock { $0 } } }
 
     /// - Returns: Nil if the value has not been set by `deadline`.
     package func wait(until deadline: Deadline) -> Value? {
-        while true {
-            let generation = changed.generation
-            if let value = value.withLock({ $0 }) { return value }
-            guard changed.wait(after: generation, until: deadline) else { return nil }
-        }
+        changed.wait(until: deadline) { value.withLock { $0 } }
     }
 }
 

@@ -59,15 +59,20 @@ import Testing
 @Suite(.runLoop) struct ConditionTests {
     @Test func `a broadcast between the look and the wait is not missed`() {
         let condition = Condition()
-        let generation = condition.generation
-        condition.broadcast()
-        #expect(condition.wait(after: generation))
+        var lookCount = 0
+        condition.wait {
+            lookCount += 1
+            if lookCount == 1 { condition.broadcast() }
+            return lookCount > 1 ? () : nil
+        }
+        #expect(lookCount == 2)
     }
 
     @Test func `a wait without a broadcast ends at its deadline and not before`() {
         for deadline in [Deadline.now + .milliseconds(5), .now, .distantPast] {
             let condition = Condition()
-            #expect(!condition.wait(after: condition.generation, until: deadline))
+            let result: Void? = condition.wait(until: deadline) { nil }
+            #expect(result == nil)
             #expect(Deadline.now >= deadline)
         }
     }
@@ -77,9 +82,7 @@ import Testing
         let (condition, turn, threads) = (Condition(), Shared(0), 3)
         onThreads(threads) { thread in
             for round in 0..<1_000 {
-                while case let generation = condition.generation, turn.value != round * threads + thread {
-                    condition.wait(after: generation)
-                }
+                condition.wait { turn.value == round * threads + thread ? () : nil }
                 turn.update { $0 += 1 }
                 condition.broadcast()
             }

@@ -36,23 +36,15 @@ package final class BoundBuffer: Sendable {
     func move(
         _ half: (State) -> StreamEngine?, _ attempt: (inout State) -> Result<Transfer, Errno>?
     ) throws(Errno) -> Transfer {
-        while true {
-            let generation = changed.generation
-            var result: Result<Transfer, Errno>?
-            let other = state.withLock { state in
-                result = attempt(&state)
-                return half(state)
-            }
-            guard let transfer = try result?.get() else {
-                changed.wait(after: generation)
-                continue
-            }
-            if transfer.count > 0 {
-                changed.broadcast()
-                other?.refresh()
-            }
-            return transfer
+        let (result, other) = changed.wait {
+            state.withLock { state in attempt(&state).map { ($0, half(state)) } }
         }
+        let transfer = try result.get()
+        if transfer.count > 0 {
+            changed.broadcast()
+            other?.refresh()
+        }
+        return transfer
     }
 }
 

@@ -95,11 +95,10 @@ final class FileInput: InputBackend {
 
     /// Takes the reader, with what was read ahead; waits while another thread has it.
     func takeReader() -> FileReader {
-        while true {
-            let generation = readerReturned.generation
-            let isInherited = !process.isCurrent
-            let thread = pthread_self()
-            let taken = state.withLock { state -> (Int, Ahead)? in
+        let isInherited = !process.isCurrent
+        let thread = pthread_self()
+        let (position, ahead) = readerReturned.wait {
+            state.withLock { state -> (Int, Ahead)? in
                 // A thread of the parent never returns it in a child of fork(2).
                 guard state.reader == nil || isInherited else {
                     require(state.reader != thread, Self.misuse)
@@ -109,9 +108,8 @@ final class FileInput: InputBackend {
                 defer { state.ahead = Ahead() }
                 return (state.position, state.ahead)
             }
-            if let (position, ahead) = taken { return FileReader(self, at: position, after: ahead) }
-            readerReturned.wait(after: generation)
         }
+        return FileReader(self, at: position, after: ahead)
     }
 
     private static var misuse: String {

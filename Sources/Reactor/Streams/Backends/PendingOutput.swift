@@ -52,11 +52,7 @@ enum PendingOutput {
         guard owner.load(ordering: .relaxed) == ProcessIdentity.current.forks else { return }
         exiting.store(true, ordering: .relaxed)
         let deadline = Deadline.now.advanced(by: exitTimeout)
-        while true {
-            let generation = changed.generation
-            if count == 0 { return }
-            guard changed.wait(after: generation, until: deadline) else { return report(count) }
-        }
+        if changed.wait(until: deadline, for: { count == 0 ? () : nil }) == nil { report(count) }
     }
 
     private static func report(_ left: Int) {

@@ -140,11 +140,7 @@ final class WriteBuffer: Sendable {
     }
 
     private func wait(until deadline: Deadline, _ condition: (State) -> Bool) -> Bool {
-        while true {
-            let generation = changed.generation
-            if state.withLock({ condition($0) }) { return true }
-            guard changed.wait(after: generation, until: deadline) else { return false }
-        }
+        changed.wait(until: deadline) { state.withLock { condition($0) } ? () : nil } != nil
     }
 
     // MARK: Bytes
