@@ -57,10 +57,7 @@ public final class SignalSource: EventSource {
     ///
     /// If this was the last source of the signal, the earlier action is restored when this returns: a handler may cancel its
     /// source and raise the signal again to make that action happen.
-    public func cancel() {
-        end()
-        subscription = nil
-    }
+    public func cancel() { end() }
 
     override var noun: String { "source of signal \(signal)" }
 
@@ -75,7 +72,7 @@ public final class SignalSource: EventSource {
     /// Catches the signal again, in case other code has changed its disposition.
     override func joined(_ mode: RunLoop.Mode) { subscription?.catchSignal() }
 
-    override func ended() {
+    override func releaseResources() {
         subscription = nil
         let handler = handler.take()
         withExtendedLifetime(handler) {}

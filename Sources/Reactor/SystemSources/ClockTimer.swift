@@ -79,7 +79,7 @@ public final class ClockTimer: EventSource {
         arm()
     }
 
-    deinit { release() }
+    deinit { releaseResources() }
 
     /// When the timer fires next, since the clock's epoch; nil if it does not. Setting it does not change
     /// ``interval``.
@@ -105,12 +105,9 @@ public final class ClockTimer: EventSource {
 
     /// Removes the timer from its loop permanently, and releases its closure and its descriptor. The closure is not called
     /// again.
-    public func close() {
-        end()
-        release()
-    }
+    public func close() { end() }
 
-    private func release() {
+    override func releaseResources() {
         guard let dropped = handler.take() else { return }
         currentTimeSource?.disarm(number)
         owner.close(number)
@@ -151,8 +148,6 @@ public final class ClockTimer: EventSource {
     override var noun: String { "timer on the \(clockName)" }
 
     override var silence: String { date == nil ? "it has no fire date" : "its date has not come" }
-
-    override func ended() { release() }
 
     override func serve(_ readiness: Readiness) -> Bool {
         let count = wasSet ? 0 : takeFirings()

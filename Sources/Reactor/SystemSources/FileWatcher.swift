@@ -139,12 +139,9 @@ public final class FileWatcher: EventSource {
 
     /// Removes the watcher from its loop permanently, and releases its closure and its descriptor. No further event is
     /// delivered.
-    public func close() {
-        end()
-        release()
-    }
+    public func close() { end() }
 
-    private func release() {
+    override func releaseResources() {
         let handler = handler.take()
         tree = nil
         events = []
@@ -175,8 +172,6 @@ public final class FileWatcher: EventSource {
         timer = nil
         deliverLater()
     }
-
-    override func ended() { release() }
 
     override func serve(_ readiness: Readiness) -> Bool {
         isInterrupted = false

@@ -94,7 +94,7 @@ public final class PressureSource: EventSource {
         return true
     }
 
-    override func ended() {
+    override func releaseResources() {
         monitor.take()?.stop()
         withExtendedLifetime(handler.take()) {}
     }

@@ -54,7 +54,7 @@ public final class ProcessSource: EventSource {
         return true
     }
 
-    override func ended() {
+    override func releaseResources() {
         let handler = handler.take()
         withExtendedLifetime(handler) {}
     }

@@ -70,7 +70,10 @@ public class EventSource: CustomStringConvertible {
     /// - Returns: Whether that counts as handling a source.
     func serve(_ readiness: Readiness) -> Bool { true }
 
-    /// Releases what the source holds. Called once, when the source has been ended, but not during its callback.
+    /// Releases what the source holds. Called once by ``end()``, also during the callback.
+    func releaseResources() {}
+
+    /// Called once, when the source has been ended, but not during its callback.
     func ended() {}
 
     /// Called before the source is added to a mode; it is not added if this throws.
@@ -182,6 +185,7 @@ public class EventSource: CustomStringConvertible {
         if let core = loop?.core { core.updateLeniently(self) }
         endWatches(except: ModeSet())
         leave()
+        releaseResources()
         if !isInCallback { ended() }
     }
 }

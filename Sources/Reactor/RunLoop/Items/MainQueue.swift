@@ -16,8 +16,6 @@ final class MainQueueSource: EventSource {
         return true
     }
 
-    override func ended() {}
-
     override var noun: String { "main queue" }
 
     override var dumpLine: String { title }

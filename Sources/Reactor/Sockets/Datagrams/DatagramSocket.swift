@@ -159,7 +159,7 @@ public final class DatagramSocket: EventSource {
         super.init(descriptor.rawValue, for: .readable)
     }
 
-    deinit { release() }
+    deinit { releaseResources() }
 
     private func bind(to address: SocketAddress) throws(IOError) {
         try attempt(.bind, "\(address)") { () throws(Errno) in
@@ -203,12 +203,9 @@ public final class DatagramSocket: EventSource {
 
     /// Removes the socket from its loop, closes it, and releases its closures. No closure is called after this. The file of a
     /// Unix-domain path is removed.
-    public func close() {
-        end()
-        release()
-    }
+    public func close() { end() }
 
-    private func release() {
+    override func releaseResources() {
         guard let dropped = handlers.take() else { return }
         owner.close(number)
         file?.remove()
@@ -249,8 +246,6 @@ public final class DatagramSocket: EventSource {
     override func prepareToJoin() throws(Errno) { _ = try makeBatch() }
 
     override func left(_ mode: RunLoop.Mode) { isInterrupted = true }
-
-    override func ended() { release() }
 
     override func serve(_ readiness: Readiness) -> Bool {
         guard let batch, let handlers else { return false }
