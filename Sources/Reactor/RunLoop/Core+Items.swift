@@ -10,7 +10,7 @@ extension RunLoop.Core {
         if observer.isBlock { count(-1, in: observer.entries.modes) }
         observer.entries.update(observer.membership.entryModes(common: commonModes)) {
             entry in
-            state(of: entry.mode).observers.remove(observer, at: entry.slot)
+            state(of: entry.mode).observers.remove(at: entry.slot)
         } insert: { mode in
             state(of: mode).observers.insert(observer, sequence: nextSequence())
         }

@@ -122,41 +122,31 @@ struct ObserverList: ~Copyable {
         }
     }
 
-    /// The activities that any of the observers wants: most passes need look no further.
+    /// The activities that any of the observers wants, and until ``inOrder()`` also those of removed ones: most passes need
+    /// look no further.
     private(set) var activities: RunLoop.Activities = []
     private var entries = ItemTable<Entry>()
     private var ordered: [Entry]?
-    /// How many observers want each activity, by the activity's bit.
-    private var counts = [Int](repeating: 0, count: 8)
 
     var isEmpty: Bool { entries.isEmpty }
 
     mutating func inOrder() -> [Entry] {
         if let ordered { return ordered }
         let entries = entries.members.sorted { $0.precedes($1) }
+        activities = entries.reduce(into: []) { $0.formUnion($1.observer.activities) }
         ordered = entries
         return entries
     }
 
     mutating func insert(_ observer: RunLoop.Observer, sequence: UInt64) -> Int32 {
         ordered = nil
-        count(observer, 1)
+        activities.formUnion(observer.activities)
         return entries.insert(Entry(sequence: sequence, observer: observer))
     }
 
-    /// Removes `observer`, to which the caller keeps a reference.
-    mutating func remove(_ observer: RunLoop.Observer, at slot: Int32) {
+    /// Removes an observer, to which the caller keeps a reference.
+    mutating func remove(at slot: Int32) {
         ordered = nil
-        count(observer, -1)
         entries.remove(slot)
-    }
-
-    private mutating func count(_ observer: RunLoop.Observer, _ change: Int) {
-        for bit in counts.indices {
-            let activity = RunLoop.Activities(rawValue: 1 << UInt(bit))
-            guard observer.activities.contains(activity) else { continue }
-            counts[bit] += change
-            if counts[bit] > 0 { activities.insert(activity) } else { activities.remove(activity) }
-        }
     }
 }
