@@ -129,7 +129,7 @@ final class Inbox: Sendable {
     /// Posts a command that releases what belongs to the loop's thread. Unlike other commands it is accepted while the loop
     /// ends; false once that thread has released everything.
     func postRelease(_ command: @escaping Command) -> Bool {
-        guard !belongsToParent, addLate({ $0.commands.append(command) }) else { return false }
+        guard !belongsToParent, add(isLate: true, { $0.commands.append(command) }) else { return false }
         wakeUp()
         return true
     }
@@ -144,7 +144,7 @@ final class Inbox: Sendable {
     /// Wakes the loop for jobs that wait in `executor`, also while it ends. False once its thread runs no more jobs.
     func noteJobs(of executor: RunLoop.Executor) -> Bool {
         if belongsToParent { ProcessIdentity.refuseParentsLoop() }
-        guard addLate({ $0.executors.append(executor) }) else { return false }
+        guard add(isLate: true, { $0.executors.append(executor) }) else { return false }
         wakeUp()
         return true
     }
@@ -196,20 +196,11 @@ final class Inbox: Sendable {
         contents.withLock { ($0.blocks.count, $0.commands.count, $0.signalled.count) }
     }
 
-    private func add(_ change: (inout Contents) -> Void) -> Bool {
-        guard !belongsToParent else { return false }
+    /// - Parameter isLate: Whether this also adds while the loop ends. The caller has then checked the process.
+    private func add(isLate: Bool = false, _ change: (inout Contents) -> Void) -> Bool {
+        guard isLate || !belongsToParent else { return false }
         return contents.withLock { contents in
-            guard !closed.load(ordering: .relaxed) else { return false }
-            change(&contents)
-            hasContents.store(true, ordering: .releasing)
-            return true
-        }
-    }
-
-    /// As ``add(_:)``, also while the loop ends.
-    private func addLate(_ change: (inout Contents) -> Void) -> Bool {
-        contents.withLock { contents in
-            guard !contents.hasEnded else { return false }
+            guard !(isLate ? contents.hasEnded : closed.load(ordering: .relaxed)) else { return false }
             change(&contents)
             hasContents.store(true, ordering: .releasing)
             return true
