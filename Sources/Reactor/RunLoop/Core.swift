@@ -41,7 +41,6 @@ extension RunLoop {
         var mainQueue: MainQueueSource?
         /// Whether the main queue could not be watched yet because there were no descriptors.
         var lacksMainQueue = false
-        private(set) var isMain = false
         /// Whether the thread has run its last job.
         private(set) var hasEnded = false
         /// What lets another event loop run this one, while that lasts; the innermost of several.
@@ -53,9 +52,8 @@ extension RunLoop {
             ownedCommonItems = OwnedModeState(.common, shared: ownedNoItems.state)
         }
 
-        func adopt(_ loop: RunLoop, isMain: Bool) {
+        func adopt(_ loop: RunLoop) {
             self.loop = loop
-            self.isMain = isMain
             timerSlack = reactor_timer_slack()
         }
 

@@ -58,7 +58,7 @@ extension RunLoop {
         public init(_ loop: RunLoop, mode: Mode = .default) throws(Errno) {
             loop.requireCurrent("RunLoop.Hosting must be made")
             let core = loop.core
-            if core.isMain { core.serveMainQueue() }
+            if core.loop.isMain { core.serveMainQueue() }
             core.drainInbox()
             let epoll = try OwnedDescriptor.epoll()
             running = try core.nest(mode, in: epoll)

@@ -104,7 +104,7 @@ extension RunLoop.Core {
 
     /// Runs until there is a reason to return; nil if there was nothing to run for.
     func activate(_ mode: RunLoop.Mode, until deadline: Int64, returnAfterSource: Bool) -> RunResult? {
-        if isMain { serveMainQueue() }
+        if loop.isMain { serveMainQueue() }
         drainInbox()
         let running = running(mode)
         guard mode != .common, !inbox.isClosed, hasReasonToStart(running) else { return nil }

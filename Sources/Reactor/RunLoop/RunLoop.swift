@@ -95,7 +95,7 @@ public final class RunLoop: Sendable {
         let loop = reactor_is_main_thread() ? main : RunLoop()
         loop.requireNotOfParent()
         retainCurrent(loop)
-        loop.core.adopt(loop, isMain: loop.isMain)
+        loop.core.adopt(loop)
         loop.inbox.meter.processorClock.begin()
         if loop.isMain {
             reportAtExit()
