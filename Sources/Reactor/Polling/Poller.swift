@@ -82,7 +82,8 @@ final class Poller {
     ///   - shared: Closes the descriptor, if another thread may do that meanwhile.
     ///   - context: Outlives the registration, which it owns.
     func register(
-        _ descriptor: CInt, of shared: SharedDescriptor?, for interest: Readiness, _ callback: Callback,
+        _ descriptor: CInt, of shared: SharedDescriptor?, for interest: Readiness,
+        _ callback: event_callback_fn,
         context: AnyObject
     ) throws(Errno) -> Registration {
         if base.belongsToParent { ProcessIdentity.refuseParentsLoop() }
@@ -92,7 +93,6 @@ final class Poller {
     }
 
     /// Receives the descriptor, libevent's events, and the context.
-    typealias Callback = event_callback_fn
 }
 
 /// A kernel registration. Its deinitializer deregisters.

@@ -341,7 +341,7 @@ extension Model {
     /// Asks the backend, as the engine does after openCompleted.
     private mutating func changeReadinessSource() {
         guard machine.mustChangeReadinessSource else { return }
-        let isDue = machine.isScheduled && !machine.isDeliveryBlocked
+        let isDue = machine.mayDeliver
         check(!isDue || machine.mustAskBackend, "the backend is not asked after the opening")
         machine.changeReadinessSource(readinessSource)
         isRoomKnown = false

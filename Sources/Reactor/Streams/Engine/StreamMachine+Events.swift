@@ -246,11 +246,7 @@ extension StreamMachine {
 
     /// Whether a loop or a queue can deliver an event now, if there is one.
     @inline(__always)
-    var mayDeliver: Bool { !isDeliveryBlocked && isScheduled }
-
-    /// Whether no event can be delivered now: the delegate is being called, a callback on the queue will call it, or
-    /// the events are held.
-    var isDeliveryBlocked: Bool { delivery != .idle }
+    var mayDeliver: Bool { delivery == .idle && isScheduled }
 
     /// Whether the delegate is being called, or a callback on the queue will call it.
     var isCallingDelegate: Bool { delivery == .underway || delivery == .enqueued }

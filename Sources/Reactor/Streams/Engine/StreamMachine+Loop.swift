@@ -77,7 +77,7 @@ extension StreamMachine {
     /// Whether to update the loop, because it is behind or has an event to deliver, and whether to enqueue a callback, or a
     /// turn for held events. Nothing while the delegate is being called: the engine asks again after that.
     mutating func takeUpdate() -> (isForLoop: Bool, isForQueue: Bool) {
-        if isDeliveryBlocked { return mustTurn ? (isScheduled && !isOnQueue, isOnQueue) : (false, false) }
+        if delivery != .idle { return mustTurn ? (isScheduled && !isOnQueue, isOnQueue) : (false, false) }
         // The loop checks for room before the queue delivers it.
         let isForQueue = isOnQueue && mustDeliver && !mustCheckRoom
         let isForLoop = isScheduled && mustDeliver && !isForQueue || isBehind
