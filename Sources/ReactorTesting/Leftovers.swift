@@ -127,7 +127,7 @@ final class Leftovers: Sendable {
 
     // MARK: /proc
 
-    /// Except those of files in /proc, which Dispatch opens for moments.
+    /// Without files in /proc, which Dispatch opens briefly.
     private static func openDescriptors() -> [Descriptor] {
         names(in: "/proc/self/fd").compactMap { name in
             var target = [CChar](repeating: 0, count: 256)

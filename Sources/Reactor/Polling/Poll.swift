@@ -43,7 +43,7 @@ struct Poll: Sendable, Equatable {
     /// Equal to no thread's.
     static var none: Poll { Poll(.max) }
 
-    /// Followed by no poll.
+    /// The stamp of no poll; no poll follows it.
     static var unknown: Poll { Poll(0) }
 
     /// Whether this poll was made after `other` by the same loop.

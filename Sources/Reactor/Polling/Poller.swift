@@ -80,6 +80,7 @@ final class Poller {
     ///
     /// - Parameters:
     ///   - shared: Closes the descriptor, if another thread may do that meanwhile.
+    ///   - callback: Receives the descriptor, libevent's events, and the context.
     ///   - context: Outlives the registration, which it owns.
     func register(
         _ descriptor: CInt, of shared: SharedDescriptor?, for interest: Readiness,
@@ -91,8 +92,6 @@ final class Poller {
         return try unsafe Registration(
             of: descriptor, kind, on: base, callback, context: context, shared: shared)
     }
-
-    /// Receives the descriptor, libevent's events, and the context.
 }
 
 /// A kernel registration. Its deinitializer deregisters.

@@ -17,7 +17,7 @@ final class SharedDescriptor: Sendable {
     private let owner = DescriptorOwner()
     private let process = ProcessIdentity.current
 
-    /// Announces that the last call has ended that used a closed, borrowed descriptor.
+    /// Broadcast when the last use of a closed, borrowed descriptor ends.
     private static let lastUseEnded = Condition()
 
     private struct Registrations {

@@ -50,8 +50,7 @@ final class Waker {
         mayBeArmed = false
     }
 
-    /// Keeps the poller with this number from being woken by what woke another. Called before other threads
-    /// are asked to increment the counter.
+    /// Clears stale wake-ups before another poller waits. Called before other threads are asked to increment the counter.
     func prepare(for poller: Int32) {
         if lastWaiting != poller { clear(for: poller) }
     }

@@ -18,7 +18,7 @@ extension RunLoop {
         private let ownedNoItems = OwnedModeState(.nowhere)
         /// The loop's common set, as of the last time that the inbox was drained: a pass reads it without a lock.
         private(set) var commonModes = RunLoop.firstCommonModes
-        /// Numbers everything that is ordered by arrival.
+        /// The source of the numbers that order things by their arrival.
         private var lastSequence: UInt64 = 0
         /// Storage that collecting the inbox reuses.
         private var collected = Inbox.Contents()
@@ -118,7 +118,7 @@ extension RunLoop {
 
         // MARK: The inbox
 
-        /// Takes in what other threads have posted.
+        /// Processes everything that other threads have posted.
         func drainInbox() {
             if inbox.hasSomething { drainContents() }
         }

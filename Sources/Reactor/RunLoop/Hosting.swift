@@ -231,7 +231,7 @@ extension RunLoop {
             if calls > 0, LoopDiagnostics.isMeasuring { loop.inbox.meter.resumeCall() }
         }
 
-        /// Makes the pass up to the wait, in the mode that was set last, which its handlers may change.
+        /// Runs a pass up to its wait, again if a handler has changed the mode.
         private func beginWait(_ core: Core) {
             repeat {
                 if calls == 1, !isInNestedRun { enterNextMode(core) }

@@ -6,8 +6,7 @@ import Synchronization
 /// It has one mutex, and an event counter (eventfd(2)) that is written only while the loop sleeps: a burst of posts
 /// costs one system call.
 final class Inbox: Sendable {
-    /// A change that the loop's thread carries out. It may call `scheduled` and `cancelled` callbacks of sources, which may
-    /// collect again.
+    /// A command for the loop's thread. It may drain the inbox recursively, through sources' `scheduled` and `cancelled` callbacks.
     typealias Command = @Sendable (RunLoop.Core) -> Void
 
     struct Contents {
@@ -38,7 +37,7 @@ final class Inbox: Sendable {
     private let wakeUpRequested = Atomic(false)
     /// The event counter of the poller that the loop sleeps in; -1 while it does not.
     private let sleepingOn = Atomic<CInt>(-1)
-    /// Whether the activation has made a pass for a wake-up, which may have been meant for an outer activation.
+    /// Whether this activation consumed a wake-up that may have been meant for an outer one.
     private let wakeUpConsumed = Atomic(false)
     /// How many threads are about to write to the counter that they have read from `sleepingOn`.
     private let pendingWrites = Atomic(0)

@@ -5,8 +5,8 @@
 /// mode common and the loop has yet to take that in.
 ///
 /// A common item is entered once, in the pseudo-mode `.common`, and every mode of the common set looks there too. So
-/// common items cost the same with two common modes as with ten, and a mode that becomes common has them at once. Only
-/// when such an item is removed from a single mode is it entered in each of the others by itself.
+/// common items cost the same with two common modes as with ten, and a mode that becomes common has them at once. An item
+/// that was removed from one common mode has a separate entry in each of the others.
 struct Membership: Equatable {
     /// The modes that the item was added to by name.
     private var named = ModeSet()

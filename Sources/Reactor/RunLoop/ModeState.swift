@@ -14,7 +14,7 @@ struct ModeState {
         var shared: ModeState
         /// Made when the mode first runs or gets a descriptor; the common modes' state never has one.
         var poller: Poller?
-        /// Whether the mode has run, or has a poller: its sources record what they are ready for.
+        /// Whether sources in this mode need watches: it has run, or has a poller.
         var isStarted = false
         /// Whether the kernel has refused to watch a descriptor of the mode.
         var needsRetry = false

@@ -46,8 +46,8 @@ public final class RunLoop: Sendable {
     /// One for each set of modes that was asked for.
     let executors = Mutex<[Executor]>([])
 
-    /// Whether this is the main thread's loop. Known without ``main``, which is made by its first use, so that a child of
-    /// fork(2) can still have one.
+    /// Whether this is the main thread's loop. Stored, because reading ``main`` would create the main loop, which a child of
+    /// fork(2) may still need to do itself.
     let isMain: Bool
 
     private init(isMain: Bool = false) {
@@ -156,7 +156,7 @@ public final class RunLoop: Sendable {
     /// The loop's common set: what ``Mode/common`` stands for.
     var commonModes: ModeSet { inbox.commonModes }
 
-    /// Adds `mode` to this loop's common modes for good: it gets everything that was, or will be, added to them. May be
+    /// Adds `mode` to this loop's common modes permanently: it gets everything that was, or will be, added to them. May be
     /// called from any thread.
     ///
     /// On the loop's thread it takes effect in the pass under way, also for the running mode. What is removed from `mode`

@@ -153,7 +153,7 @@ extension RunLoop {
         /// Whether `actor` lives on this executor.
         func serves(_ actor: any Actor) -> Bool { unsafe actor.unownedExecutor.asSerialExecutor() === self }
 
-        /// Notes that a task is about to wait at `gate` for something that ends without opening it when the loop ends.
+        /// Registers a wait at `gate` that the loop's end must resume.
         ///
         /// - Returns: False if the loop has ended. Otherwise its end opens the gate.
         func beginWaiting(at gate: Gate) -> Bool {
@@ -220,8 +220,8 @@ extension RunLoop {
 
         private func pushJob(to meter: LoopMeter) { meter.push("job of the \(title)") }
 
-        /// So many that a chain of calls between actors of the loop takes few system calls, and so few that
-        /// jobs that enqueue each other do not keep timers and descriptors waiting.
+        /// Large enough to batch calls between actors of the loop, and bounded so that jobs that enqueue each other cannot
+        /// starve timers and descriptors.
         private static var jobsPerSweep: Int { 256 }
 
         // MARK: After the loop's end

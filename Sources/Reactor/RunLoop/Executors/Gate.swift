@@ -133,7 +133,9 @@ final actor Gate: SerialExecutor {
             case .open:
                 state.phase = .closed
                 return state.place
-            case .parked: fatalError("Two tasks wait for the same events of a run loop: only one may.")
+            case .parked:
+                fatalError(
+                    "Two tasks wait for the same events of a run loop: only one may wait for them at a time.")
             }
         }
         // Opened since the task has looked: by its cancellation, or by the loop for a task on another thread.
@@ -174,7 +176,7 @@ final actor Gate: SerialExecutor {
         }
     }
 
-    /// Has `job` run where it does not depend on what the calling thread is doing.
+    /// Enqueues `job` instead of running it inline.
     private nonisolated func send(_ job: UnownedJob, to place: Place) {
         if place.prefersLoop || place.isolation == .loop {
             executor.resume(job)

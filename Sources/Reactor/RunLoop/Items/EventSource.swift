@@ -5,7 +5,7 @@ import SystemPackage
 /// ``SignalSource``, ``Listener``, ``DatagramSocket``, ``ProcessSource``, ``FileWatcher``, ``ClockTimer`` and
 /// ``PressureSource``. Clients cannot subclass it.
 ///
-/// A source is in modes of one loop, which retains it meanwhile and ends it with itself. A source and its loop belong to one
+/// A source belongs to one loop, which retains it, and ends it when the loop ends. A source in a loop belongs to the loop's
 /// thread; every method but ``explain()`` traps on another.
 public class EventSource: CustomStringConvertible {
     // The properties that every event uses come first, next to each other.
@@ -223,7 +223,7 @@ extension EventSource {
         identification.withLock { $0.loop = loop }
     }
 
-    /// Takes another descriptor, and is interested in nothing yet.
+    /// Switches to `descriptor`, and clears the interest.
     final func adopt(_ descriptor: SharedDescriptor) {
         shared = descriptor
         number = descriptor.number

@@ -52,7 +52,7 @@ extension RunLoop {
         var membership = Membership()
         /// Where the observer is entered.
         var entries = ModeEntries()
-        /// Whether the observer is an ordered block, for which its modes start an activation.
+        /// Whether this is an ordered block, which lets an activation start.
         var isBlock = false
         var loop: RunLoop?
         var name: ItemName?

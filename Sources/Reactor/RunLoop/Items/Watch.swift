@@ -103,7 +103,7 @@ final class Watch {
     /// Keeps only what is still wanted of what was recorded.
     func narrow(to interest: Readiness) { readiness.formIntersection(interest) }
 
-    /// Polls the descriptor again, and drops readiness that is gone, for a source that wants that.
+    /// Polls the descriptor again and discards stale readiness, if the source asks for that.
     @inline(never)
     func confirm() {
         guard unsafe source.takeUnretainedValue().confirmsLateReadiness, readiness != .marked else { return }
@@ -166,7 +166,7 @@ final class ReadyQueue {
             meter.push(source.callTitle, account: source.account, mayHaveWoken: true)
         }
 
-        /// Has the source serve what was recorded. Returns whether that has handled a source. The watch may end meanwhile.
+        /// Serves the recorded readiness. Returns whether it counts as a handled source. May destroy the watch.
         @inline(__always)
         func serve() -> Bool {
             let (readiness, reportedAt, source) = unsafe (
@@ -237,7 +237,7 @@ final class ReadyQueue {
     /// Whether a watch waits that was recorded before `round` began.
     func holds(before round: UInt32) -> Bool {
         guard let first else { return false }
-        // Rounds wrap around after four thousand million: the difference is what tells.
+        // Round numbers wrap around: compare the signed difference.
         return Int32(bitPattern: first.round &- round) < 0
     }
 

@@ -30,9 +30,8 @@ struct ResolverQuery: Sendable {
         if case .name(let name) = service, name.isEmpty || name.utf8.contains(0) {
             return failure(.unknownService)
         }
-        // AI_ADDRCONFIG spares the queries for families of which the machine has no address. It does not
-        // count loopback addresses, though: so it is not used for localhost, and a name that is not found is
-        // looked up without it.
+        // AI_ADDRCONFIG skips the families that the host has no address for. It does not count loopback addresses: so it is
+        // not used for localhost, and a name that is not found is looked up again without it.
         guard family == .unspecified, !isLocalHost else { return resolve(flags: 0) }
         let answer = resolve(flags: AI_ADDRCONFIG)
         guard case .failure(let error) = answer else { return answer }

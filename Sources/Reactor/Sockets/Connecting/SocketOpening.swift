@@ -176,7 +176,7 @@ private final class OpeningSteps: EventSource {
 
     // MARK: The end
 
-    /// Ends the opening. An error of the socket is the proxy's until that has connected.
+    /// Ends the opening. Until the proxy has connected, an error of the socket is the proxy's.
     func fail(_ error: any Error) { opening?.end(proxy?.failure(error) ?? error) }
 
     override func ended() {

@@ -56,7 +56,7 @@ final class WriteBuffer: Sendable {
         var engine: StreamEngine
     }
 
-    /// A protocol's replies to a peer that reads none of them: far more than a peer that reads ever leaves.
+    /// 1 MiB of a protocol's replies: a peer that reads never leaves this much unread.
     private static let replyLimit = 1 << 20
 
     fileprivate let state: Mutex<State>

@@ -81,8 +81,8 @@ protocol StreamBackend: AnyObject, Sendable {
     func writeNow(_ bytes: RawSpan) throws(Errno) -> Transfer?
     /// As ``write(_:isScheduled:)``, but accepts nothing where that would wait.
     func writeIfReady(_ bytes: RawSpan) throws(Errno) -> Transfer
-    /// Has the kernel send bytes of a file, without waiting for room. Nil if the bytes have to be copied, and written, instead:
-    /// that also finds out why this has failed.
+    /// Sends a part of a file by sendfile(2), without waiting for room. Nil: the caller copies the bytes instead, which also
+    /// yields the error.
     func send(_ part: FilePart) -> Transfer?
     /// Checks for room, by at most one system call. If there is none, the kernel or the backend reports when there is. Called
     /// with the engine locked.

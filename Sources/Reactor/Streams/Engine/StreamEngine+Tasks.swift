@@ -23,7 +23,7 @@ extension StreamEngine {
         return delegate
     }
 
-    /// Has `loop` deliver the stream's events to the task, in `modes`, unless it is scheduled anyway.
+    /// Schedules the stream on `loop` for the task, in `modes`, unless it is scheduled already.
     func scheduleForTask(on loop: RunLoop, _ modes: ModeSet) {
         guard !state.withLock({ $0.machine.isScheduled }) else { return }
         for mode in modes.members { join(loop, mode) { $0.isScheduledForTask = true } }

@@ -62,7 +62,7 @@ struct StreamMachine {
     }
 
     enum DelegateState {
-        /// There is a delegate, as far as is known: only a delivery finds out.
+        /// Assumed to be there until a delivery fails.
         case expected
         /// The last event found no delegate. It waits for one, and so do later events.
         case missing

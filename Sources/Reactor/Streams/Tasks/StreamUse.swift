@@ -52,7 +52,7 @@ final class StreamUse {
         return result
     }
 
-    /// Has the task wait before its next transfer, which would move nothing.
+    /// Forces a wait before the next transfer, which would move nothing.
     func waitBeforeNextTransfer() { transfers = .max }
 
     /// The first result of `now`, which does not wait. As often as it has none, the task waits for the stream's next event.
