@@ -79,10 +79,7 @@ final class EventSubscription: Sendable {
     /// Brings the sources to the state that the consumer wants, whatever was done before. So it does not matter in which order
     /// this thread's updates and those that other threads have posted are made.
     private func update() {
-        // A descriptor that another thread has closed must leave the pollers before another one with the same
-        // number is registered.
-        if !signal.isEnding, loop.isCurrent { loop.core.drainInbox() }
-        let hasLoop = loop.runOnLoopThread { [sources, signal, interest] core in
+        let update: Inbox.Command = { [sources, signal, interest] core in
             if signal.isEnding || core.inbox.isClosed { return signal.end(sources.value) }
             do throws(Errno) {
                 for source in sources.value {

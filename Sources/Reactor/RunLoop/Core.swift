@@ -135,12 +135,17 @@ extension RunLoop {
             isRunningLateCommands = false
         }
 
-        /// Whether commands are being carried out, and this is not the last of them.
-        var hasMoreCommands: Bool { !commands.isEmpty }
-
-        /// Carries out `command`, which registers a descriptor, after the other commands: one of them may unregister an
-        /// earlier descriptor of the same number.
-        func runLater(_ command: @escaping Inbox.Command) { lateCommands.append([command]) }
+        /// Carries out `command`, which registers a descriptor, after the earlier changes of other threads: a descriptor that
+        /// one of them has closed must leave the pollers before another one with the same number is registered.
+        ///
+        /// A command that is not the last of those being carried out comes after them: each that carried out the rest itself
+        /// would call the next one from within.
+        @inline(__always)
+        func runInTurn(_ command: @escaping Inbox.Command) {
+            if !commands.isEmpty { return lateCommands.append([command]) }
+            drainInbox()
+            command(self)
+        }
 
         private func runCommands() {
             var contents = Inbox.Contents()
@@ -154,7 +159,7 @@ extension RunLoop {
             commands.append(contents.commands)
             while let command = commands.takeFirst() {
                 // A run of the loop within the command carries out the rest.
-                if hasMoreCommands { inbox.noteRest() }
+                if !commands.isEmpty { inbox.noteRest() }
                 command(self)
             }
             for source in contents.signalled { source.receiveSignal(in: self) }

@@ -92,6 +92,25 @@ import Testing
         #expect(await home.isFinished(.custom))
     }
 
+    @Test func `any number of sequences can be made while the loop is busy`() async {
+        await #expect(processExitsWith: .success) {
+            let (thread, pipe) = (try RunLoopThread(name: "busy"), try TestPipe())
+            let (isBusy, mayContinue) = (Countdown(1), Countdown(1))
+            thread.runLoop.perform {
+                isBusy.count()
+                mayContinue.wait()
+            }
+            isBusy.wait()
+            let sequences = (0..<20_000).map { _ in thread.runLoop.readiness(of: pipe.readEnd, for: .readable)
+            }
+            mayContinue.count()
+            pipe.put()
+            for sequence in [sequences.first!, sequences.last!] {
+                #expect(try await sequence.makeAsyncIterator().next() == .readable)
+            }
+        }
+    }
+
     @Test func `tasks that are cancelled at any moment all end`() async throws {
         let loop = home.loop
         for round in 0..<1_000 {

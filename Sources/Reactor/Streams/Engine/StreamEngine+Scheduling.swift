@@ -235,13 +235,7 @@ extension StreamEngine {
 }
 
 extension RunLoop.Core {
-    /// Updates `engine`'s source after the earlier changes of other threads: a descriptor that one of them
-    /// has closed must leave the pollers before another one with the same number is registered.
-    fileprivate func updateInTurn(_ engine: StreamEngine) {
-        if hasMoreCommands { return runLater { core in core.update(engine) } }
-        drainInbox()
-        update(engine)
-    }
+    fileprivate func updateInTurn(_ engine: StreamEngine) { runInTurn { core in core.update(engine) } }
 
     /// Updates `engine`'s source.
     func update(_ engine: StreamEngine) {
