@@ -37,7 +37,7 @@ public import SystemPackage
 ///
 /// The closure is called and released on the loop's thread, and may capture anything. It may watch more paths, and close the
 /// watcher, after which no event is delivered. The loop retains the watcher until it is closed. A watcher and its loop belong
-/// to one thread; every method traps on another. In async code, use ``RunLoop/fileEvents(at:recursively:inModes:)``.
+/// to one thread; while it is in a loop, every method traps on another. In async code, use ``RunLoop/fileEvents(at:recursively:inModes:)``.
 public final class FileWatcher: EventSource {
     /// A change of a file, or of what is watched.
     public enum Event: Sendable, Hashable {
@@ -84,7 +84,6 @@ public final class FileWatcher: EventSource {
     private var delivered = 0
     /// Set when the watcher leaves a mode: the remaining events stay for the next one.
     private var isInterrupted = false
-    private var timer: Timer?
 
     /// Creates a watcher, which watches nothing yet.
     ///
@@ -145,8 +144,6 @@ public final class FileWatcher: EventSource {
         let handler = handler.take()
         tree = nil
         events = []
-        timer?.invalidate()
-        timer = nil
         withExtendedLifetime(handler) {}
     }
 
@@ -167,9 +164,6 @@ public final class FileWatcher: EventSource {
 
     override func left(_ mode: RunLoop.Mode) {
         isInterrupted = true
-        // It is in the modes that the watcher was in.
-        timer?.invalidate()
-        timer = nil
         deliverLater()
     }
 
@@ -198,12 +192,8 @@ public final class FileWatcher: EventSource {
     private func deliverLater() {
         if !events.isEmpty || tree?.hasWork == true { return markReady() }
         // While the watcher pauses, the second half waits where it is not read.
-        guard tree?.moves.isEmpty == false, timer == nil, let loop, !watchedInterest.isEmpty else { return }
-        let modes = Array(membership.entryModes(common: loop.commonModes).members)
-        timer = loop.perform(after: Self.movePatience, inModes: modes) { [weak self] in
-            self?.timer = nil
-            self?.markReady()
-        }
+        guard tree?.moves.isEmpty == false, wakeTimer == nil, !watchedInterest.isEmpty else { return }
+        markReady(after: Self.movePatience)
     }
 }
 

@@ -41,6 +41,21 @@ import Testing
         #expect(try await iterator.next() == .moved(from: tree("a"), to: tree("c")))
     }
 
+    @Test func `a move to elsewhere is reported in a mode that the watcher joins after it`() throws {
+        let (loop, tree, other) = (RunLoop.current, TemporaryTree(), TemporaryTree())
+        tree.make("a")
+        var events: [FileWatcher.Event] = []
+        let watcher = try FileWatcher { _, event in events.append(event) }
+        try watcher.watch(tree.path)
+        try loop.add(watcher, forMode: .custom)
+        tree.move("a", other, "a")
+        loop.poll(.custom)
+        try loop.add(watcher, forMode: .tracking)
+        loop.serve(in: .tracking) { !events.isEmpty }
+        watcher.close()
+        #expect(events == [.removed(tree("a"))])
+    }
+
     @Test func `an exchange is a move, and both paths are made anew`() throws {
         let watch = try Watch()
         let (one, other) = (watch.tree("a"), watch.tree("b"))

@@ -21,8 +21,10 @@ public class EventSource: CustomStringConvertible {
     final private(set) var isEnded = false
     /// Whether nothing is watched until the callback returns, because the descriptor became ready in a nested activation.
     final private(set) var isDisarmed = false
-    /// Ends a pause; see ``pause(for:)``.
-    final var pauseTimer: Timer?
+    /// Whether nothing is watched until the end of ``pause(for:)``.
+    final var isPaused = false
+    /// What makes the source ready; see ``markReady(after:)``.
+    final var wakeTimer: Timer?
     /// One for each mode that has run; none while there is nothing to record.
     final private var watches = SmallArray<Watch>() {
         didSet { hasSeveralWatches = watches.hasOthers }
@@ -213,7 +215,7 @@ extension EventSource {
     }
 
     final func leave() {
-        endPause()
+        cancelWake()
         enter(nil)
         supervised = nil
     }
