@@ -109,6 +109,30 @@ import SystemPackage
     }
 }
 
+/// Drains a listener while the process has no descriptor left: one in a mode, and one in none.
+@MainActor func drainingWithoutDescriptors() throws {
+    let loop = RunLoop.main
+    let limit = descriptorLimit
+    for isInLoop in [true, false] {
+        var connections = 0
+        let listener = try Listener(.ipv4Loopback(port: 0)) { _, _ in
+            connections += 1
+        } faults: { _, error in
+            print(error.errno == .tooManyOpenFiles)
+        }
+        try loop.add(listener, forMode: .custom)
+        loop.run(mode: .custom, before: .distantPast)
+        let clients = try (0..<3).map { _ in try connected(to: listener.localAddress) }
+        if !isInLoop { loop.remove(listener, forMode: .custom) }
+        descriptorLimit = 0
+        listener.drain()
+        print(listener.isValid, connections)
+        descriptorLimit = limit
+        print(loop.run(in: .custom), listener.isValid, connections)
+        withExtendedLifetime(clients) {}
+    }
+}
+
 /// A socket that was shut down, and so no longer listens, is a fault and does not make the loop spin.
 @MainActor func shutDownListener() throws {
     let loop = RunLoop.main

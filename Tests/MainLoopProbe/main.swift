@@ -20,6 +20,7 @@ let scenarios: [String: () throws -> Void] = [
     "a refused descriptor": refusedDescriptor,
     "out of descriptors for connections": outOfDescriptorsForConnections,
     "leaving during a back-off": leavingDuringBackoff,
+    "draining without descriptors": drainingWithoutDescriptors,
     "a listener that is shut down": shutDownListener,
     "descriptors beside connections": descriptorsBesideConnections,
     "fewer descriptors beside connections": fewerDescriptorsBesideConnections,

@@ -197,10 +197,10 @@ import Testing
             } else if calls == 1 {
                 listener.drain()
             }
-            #expect(!listener.isValid)
             depth -= 1
         }
         try withClients(count, of: listener) { _ in #expect(loop.run(in: .default) == .finished) }
+        #expect(!listener.isValid)
         #expect(calls == count)
         #expect(isRefused(listener.localAddress))
     }
@@ -234,6 +234,11 @@ import Testing
     @Test func `a listener may be removed or closed while it backs off`() async throws {
         let lines = try await probeMainLoop("leaving during a back-off")
         #expect(lines == ["finished true true", "finished 1", "finished false true", "finished 0"])
+    }
+
+    @Test func `draining without descriptors accepts the backlog when there are some`() async throws {
+        let lines = try await probeMainLoop("draining without descriptors")
+        #expect(lines == ["true", "true 0", "finished false 3", "true", "false 0", "finished false 0"])
     }
 
     @Test func `connections leave some descriptors to the rest of the program`() async throws {

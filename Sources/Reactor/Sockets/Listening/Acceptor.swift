@@ -86,9 +86,6 @@ final class Acceptor: Sendable {
         state.withLock { state in state.rest = min(state.rest ?? .max, (state.socket?.backlog ?? -1) + 1) }
     }
 
-    /// Whether ``drain()`` or ``refuse()`` was called.
-    var isDraining: Bool { state.withLock { $0.rest != nil } }
-
     /// Accepts no more connections, and removes the socket's file.
     func refuse() {
         state.withLock { state in

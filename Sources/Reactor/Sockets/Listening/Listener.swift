@@ -20,7 +20,7 @@ public import SystemPackage
 /// The handler is called and released on the loop's thread, and may capture anything. It may close the listener. It is never
 /// called inside itself, even if the loop runs nested. The loop keeps the listener alive until it is closed. A listener in no
 /// loop is closed when the last reference to it is released, and the end of a loop's thread closes the listeners in that loop.
-/// A listener and its loop belong to one thread; every method traps on another.
+/// A listener and its loop belong to one thread; while it is in a loop, every method traps on another.
 ///
 /// A pending connection that is lost before it is accepted is skipped. When the process has no descriptor left, or the kernel
 /// no memory, the listener backs off for 10 ms, and for up to 320 ms if that lasts. Clients stay in the backlog. Connections
@@ -60,6 +60,8 @@ public final class Listener: EventSource {
     private var handlers: (connection: Handler, fault: FaultHandler)?
     /// The reason for the last back-off.
     private var backoffReason: IOError?
+    /// Whether the listener closes once its backlog is empty.
+    private var isDraining = false
 
     /// Listens at `address`.
     ///
@@ -129,9 +131,13 @@ public final class Listener: EventSource {
     /// No client that the kernel has accepted, and that may have sent a request, is disconnected. The handler is called,
     /// whatever the mode, before this returns; or, if this is called by the handler, after that returns. At most as many
     /// connections are accepted as the backlog can hold.
+    ///
+    /// If accepting fails, the listener backs off and goes on in its modes; in no loop, it closes with what is left.
     public func drain() {
+        requireLoopThread()
         acceptor.drain()
-        end()
+        isDraining = true
+        if !isInCallback { _ = serveRecorded(.marked, reportedAt: .unknown) }
     }
 
     private func release() {
@@ -151,27 +157,24 @@ public final class Listener: EventSource {
     }
 
     override func serve(_ readiness: Readiness) -> Bool {
-        accept(Self.connectionsPerPass) { isInRunningMode }
-        return true
-    }
-
-    override func ended() {
-        if acceptor.isDraining { accept(.max) { true } }
-        release()
-    }
-
-    /// Accepts up to `limit` connections, while `goesOn` is true after each.
-    private func accept(_ limit: Int, while goesOn: () -> Bool) {
-        for _ in 0..<limit {
+        for count in 1... {
             switch acceptor.next() {
             case .connection(let descriptor, let peer):
                 handlers?.connection(self, Connection(descriptor, from: peer))
-                guard goesOn() else { return }
-            case .fault(let fault): return backOff(fault)
-            case .over, nil: return
+            case .fault(let fault):
+                backOff(fault)
+                return true
+            case .over:
+                close()
+                return true
+            case nil: return true
             }
+            guard isDraining || count < Self.connectionsPerPass && isInRunningMode else { break }
         }
+        return true
     }
+
+    override func ended() { release() }
 
     /// Accepts nothing for a while. The socket stays readable, so it is not watched meanwhile.
     private func backOff(_ fault: Acceptor.Fault) {
@@ -179,6 +182,8 @@ public final class Listener: EventSource {
         backoffReason = error
         pause(for: fault.delay)
         if fault.isReported { handlers?.fault(self, error) }
+        // Nothing would make it try again.
+        if isDraining, loop == nil { close() }
     }
 }
 
