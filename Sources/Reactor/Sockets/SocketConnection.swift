@@ -167,8 +167,13 @@ final class SocketConnection: Sendable {
     /// Closes the socket, or leaves that to the write buffer or the graceful close that still has bytes to
     /// send.
     private func closeSocket(_ closing: Closing) {
+        let fault = fault
         let isOwned = shared.closesWhenDone && fault == nil
         defer { shared.close() }
+        if let fault, shared.closesWhenDone, shared.unacknowledgedByteCount > 0 {
+            // The output may have been closed before it was notified of the fault.
+            closing.output?.noteLostBytes(fault)
+        }
         if fault == nil, let channel, channel.isEstablished {
             channel.end(over: SocketWire(connection: self, buffer: closing.buffer))
         }
