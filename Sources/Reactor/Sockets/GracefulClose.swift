@@ -50,11 +50,12 @@ final class GracefulClose: EventSource {
     /// if there is no other. If another thread still uses it then, only the input that has arrived is read
     /// and dropped.
     static func begin(for shared: SharedDescriptor, stallTimeout: Duration?, engine: StreamEngine?) {
-        if let own = shared.duplicate() ?? shared.move() {
+        if let own = shared.duplicate() {
             return begin(own, stallTimeout: stallTimeout, engine: engine)
         }
-        try? shared.shutDown()
-        _ = shared.discardInput()
+        // First, because moving it refuses further uses, even if it fails.
+        _ = endOutput(of: shared)
+        if let own = shared.move() { begin(own, stallTimeout: stallTimeout, engine: engine) }
     }
 
     /// Closes the socket on the streams thread, or at once if there is nothing to wait for.
@@ -63,11 +64,17 @@ final class GracefulClose: EventSource {
     ///   - socket: A descriptor that nothing else uses.
     ///   - engine: The engine whose stream fails if bytes are lost.
     static func begin(_ socket: SharedDescriptor, stallTimeout: Duration?, engine: StreamEngine?) {
+        guard endOutput(of: socket) else { return socket.close() }
+        start(socket, readsInput: true, stallTimeout, engine)
+    }
+
+    /// Ends the output, and drops the input that has arrived. Returns whether there is something to wait for.
+    private static func endOutput(of socket: SharedDescriptor) -> Bool {
         // A Unix-domain peer has everything that was sent. Only unread input would reset its connection.
         let isTCP = socket.isTCP
         try? socket.shutDown(isTCP ? SHUT_WR : SHUT_RDWR)
-        guard case .open = socket.discardInput(), isTCP else { return socket.close() }
-        start(socket, readsInput: true, stallTimeout, engine)
+        guard case .open = socket.discardInput() else { return false }
+        return isTCP
     }
 
     /// Delays process exit until the peer has acknowledged the bytes that were sent before shutdown(2).

@@ -103,6 +103,27 @@ import Testing
         #expect(peer.receiveToEnd() == pattern(10))
     }
 
+    #if DEBUG
+    @Test(arguments: [true, false])
+    func `without descriptors, closing with unread input discards no byte that was written`(isInUse: Bool)
+        async
+    {
+        await #expect(processExitsWith: .success) { [isInUse] in
+            let server = try SocketServer()
+            let client = try SocketPeer(connectedTo: server.address)
+            let peer = try server.accept()
+            peer.send([1])
+            waitUntil { unreadCount(of: client.descriptor) == 1 }
+            client.send(pattern(10))
+            try waitForStreamsThread()
+            let copy = dup(client.number)
+            client.close()
+            withoutDescriptors { closeGracefully(copy, isInUse: isInUse) }
+            #expect(peer.receiveToEnd() == pattern(10))
+        }
+    }
+    #endif
+
     @Test(arguments: [true, false])
     func `buffered bytes arrive although a borrowed number is reused`(isPair: Bool) throws {
         let ((peer, other), (stranger, fresh)) = (try SocketPeer.pair(), try SocketPeer.pair())

@@ -30,6 +30,16 @@ extension Stream {
     private var socketConnection: SocketConnection? { (engine.backend as? SocketInput)?.connection }
 }
 
+/// Closes a socket as its streams do, which another thread uses if `isInUse` is true.
+func closeGracefully(_ number: CInt, isInUse: Bool) {
+    let socket = SharedDescriptor(number, closesWhenDone: true)
+    func close() {
+        GracefulClose.begin(for: socket, stallTimeout: nil, engine: nil)
+        socket.close()
+    }
+    if isInUse { try? socket.use { _ in close() } } else { close() }
+}
+
 /// How many waits for the bytes of an output are kept.
 func waitingFlushCount(of output: OutputStream) -> Int {
     (output.engine.backend as? SocketOutput)?.buffer?.waitingFlushCount ?? 0

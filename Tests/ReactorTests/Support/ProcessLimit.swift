@@ -14,3 +14,14 @@ func withoutProcesses<Result>(_ body: () throws -> Result) rethrows -> Result {
     defer { setrlimit(resource, &usual) }
     return try body()
 }
+
+/// Calls `body` while the process can open no descriptor.
+func withoutDescriptors<Result>(_ body: () throws -> Result) rethrows -> Result {
+    let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+    var (usual, none) = (rlimit(), rlimit())
+    getrlimit(resource, &usual)
+    none.rlim_max = usual.rlim_max
+    setrlimit(resource, &none)
+    defer { setrlimit(resource, &usual) }
+    return try body()
+}
