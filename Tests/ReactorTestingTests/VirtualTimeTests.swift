@@ -1,4 +1,5 @@
 import Dispatch
+import Glibc
 import Reactor
 import ReactorTestSupport
 import ReactorTesting
@@ -346,6 +347,27 @@ import Testing
             }
         }
         #expect(hasFired)
+    }
+
+    @Test func `jobs after the end of a loop run on one thread, whatever time their callers have`() throws {
+        try withVirtualTime { time in
+            time.block(for: .seconds(3600))
+            let (thread, now) = (try RunLoopThread(name: "ended"), Deadline.now)
+            thread.stop()
+            let (inside, outside) = (Answer<pthread_t>(), Answer<pthread_t>())
+            Task(executorPreference: thread.executor) {
+                #expect(Deadline.now == now)
+                inside.give(pthread_self())
+            }
+            let worker = inside.wait()
+            DispatchQueue.global().async {
+                Task(executorPreference: thread.executor) {
+                    #expect(Deadline.now < now)
+                    outside.give(pthread_self())
+                }
+            }
+            #expect(outside.wait() == worker)
+        }
     }
 
     // MARK: Misuse

@@ -44,15 +44,18 @@ public final class RunLoopThread: Sendable {
     ///     (pthread_setname_np(3)).
     /// - Throws: What pthread_create(3) does: `Errno.resourceTemporarilyUnavailable` when there are too
     ///   many threads.
-    public convenience init(name: String) throws(Errno) { try self.init(name: name, receivesSignals: true) }
+    public convenience init(name: String) throws(Errno) {
+        try self.init(name: name, receivesSignals: true, source: currentTimeSource)
+    }
 
-    /// - Parameter receivesSignals: False for a thread of the library's own.
-    fileprivate init(name: String, receivesSignals: Bool) throws(Errno) {
+    /// - Parameters:
+    ///   - receivesSignals: False for a thread of the library's own.
+    ///   - source: What moves the thread's time; nil for the kernel's.
+    fileprivate init(name: String, receivesSignals: Bool, source: (any TimeSource)?) throws(Errno) {
         let (keepAlive, ending) = (RunLoop.Source {}, Ending())
         let ready = Promise<RunLoop>()
         self.name = name
         (self.keepAlive, self.ending) = (keepAlive, ending)
-        let source = currentTimeSource
         thread = try JoinableThread(name: name, receivesSignals: receivesSignals) {
             source?.enterThread()
             let loop = RunLoop.current
@@ -150,19 +153,22 @@ package final class ResidentThread: Sendable {
 
     package init(name: String) { self.name = name }
 
-    /// The thread's loop; the first call starts the thread.
+    /// The loop of the thread that has the calling thread's time; the first call starts the thread.
     ///
     /// - Throws: What pthread_create(3) does; the next call tries again.
     package func runLoop() throws(Errno) -> RunLoop {
-        if let source = currentTimeSource {
-            return try source.thread(named: name) { [name] () throws(Errno) in
-                try RunLoopThread(name: name, receivesSignals: false)
-            }.runLoop
-        }
-        return try thread.withLock { [name] thread throws(Errno) in
+        guard let source = currentTimeSource else { return try runLoopInKernelTime() }
+        return try source.thread(named: name) { [name] () throws(Errno) in
+            try RunLoopThread(name: name, receivesSignals: false, source: source)
+        }.runLoop
+    }
+
+    /// The loop of the thread that has the kernel's time, whatever the calling thread's is.
+    func runLoopInKernelTime() throws(Errno) -> RunLoop {
+        try thread.withLock { [name] thread throws(Errno) in
             // A child of fork(2) inherits the object, but not the thread.
             if let thread, !thread.runLoop.inbox.belongsToParent { return thread.runLoop }
-            let started = try RunLoopThread(name: name, receivesSignals: false)
+            let started = try RunLoopThread(name: name, receivesSignals: false, source: nil)
             thread = started
             return started.runLoop
         }

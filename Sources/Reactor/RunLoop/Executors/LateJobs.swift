@@ -3,7 +3,7 @@ import Synchronization
 
 /// Runs the jobs that come after the end of their loop's thread, on a thread of the library.
 ///
-/// All of them run on one thread. So the jobs of one loop stay in order and never overlap, whichever of its executors they
+/// All of them run on one thread, whatever time their callers have. So the jobs of one loop stay in order and never overlap, whichever of its executors they
 /// belong to, and code that is isolated to the loop's actors stays isolated.
 enum LateJobs {
     private struct Running: Sendable {
@@ -26,13 +26,15 @@ enum LateJobs {
     }
 
     /// Calls `body` on the thread, after what it has been given before.
-    static func perform(_ body: @escaping @Sendable () -> Void) { start().perform(body) }
+    static func perform(_ body: @escaping @Sendable () -> Void) {
+        start().perform(DispatchWorkers.noted(body))
+    }
 
     /// Starts the thread, unless it runs.
     @discardableResult
     static func start() -> RunLoop {
         while true {
-            if let loop = try? thread.runLoop() { return loop }
+            if let loop = try? thread.runLoopInKernelTime() { return loop }
             // There are too many threads. A job may not be dropped, so the caller waits, as libdispatch lets it.
             _ = usleep(retryMicroseconds)
         }
