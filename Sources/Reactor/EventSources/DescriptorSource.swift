@@ -18,7 +18,7 @@ public import SystemPackage
 /// A task awaits ``RunLoop/readiness(of:for:inModes:)``.
 ///
 /// The source does not own the descriptor: cancel the source first, then close the descriptor. A source and its loop belong
-/// to one thread; every method traps on another.
+/// to one thread; while it is in a loop, every method traps on another.
 ///
 /// ```swift
 /// let source = DescriptorSource(.standardInput, for: .readable) { source, _ in

@@ -94,13 +94,16 @@ final class EventSubscription: Sendable {
                 signal.end(sources.value, throwing: error)
             }
         }
+        let hasLoop = loop.runOnLoopThread { [signal] core in
+            if signal.isEnding { update(core) } else { core.runInTurn(update) }
+        }
         if !hasLoop { signal.finish() }
     }
 }
 
 // MARK: - Waiting for a descriptor
 
-// The kernel watches the descriptor, which another object owns, only while a task waits. A task that is cancelled, or whose
+// The kernel watches the descriptor, which another object owns, while a task waits, and after a timeout until the next event. A task that is cancelled, or whose
 // deadline passes, takes nothing with it.
 
 extension EventSubscription {

@@ -13,8 +13,8 @@ public import SystemPackage
 /// this code has set is then the one that is restored. A child of fork(2) has the earlier actions, and only the sources that
 /// it makes itself.
 ///
-/// A source and its loop belong to one thread; every method traps on another. The source uses sigaction(2) with `SA_RESTART`
-/// and an eventfd(2): the signal need not be blocked, and any thread may receive it. A signal that all threads block is not
+/// A source and its loop belong to one thread; while it is in a loop, every method traps on another. The source uses
+/// sigaction(2) with `SA_RESTART` and an eventfd(2): the signal need not be blocked, and any thread may receive it. A signal that all threads block is not
 /// delivered.
 ///
 /// A task awaits ``RunLoop/signals(_:inModes:)``.

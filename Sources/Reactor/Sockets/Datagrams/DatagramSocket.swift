@@ -20,8 +20,8 @@ public import SystemPackage
 /// are delivered in the next mode that it is in.
 ///
 /// The loop keeps the socket alive until it is closed. A socket in no loop is closed when the last reference to it is released,
-/// and the end of a loop's thread closes the sockets in that loop. A socket and its loop belong to one thread; every method
-/// traps on another.
+/// and the end of a loop's thread closes the sockets in that loop. A socket and its loop belong to one thread; while it is
+/// in a loop, every method traps on another.
 ///
 /// In a task, use ``RunLoop/datagrams(boundTo:options:inModes:)``.
 ///
