@@ -24,6 +24,15 @@ import Testing
     }
 
     @Test(arguments: TaskPlace.allCases)
+    func `a chunk of any size may be asked for`(place: TaskPlace) async throws {
+        try await place.run { _ in
+            let pipe = try TestPipe("abc")
+            let input = pipe.makeInput()
+            #expect(try await input.readChunk(upTo: .max) == Array("abc".utf8))
+        }
+    }
+
+    @Test(arguments: TaskPlace.allCases)
     func `a read appends to the caller's memory`(place: TaskPlace) async throws {
         try await place.run { _ in
             let feed = try TestPipe("abc")
