@@ -95,7 +95,7 @@ final class EventSubscription: Sendable {
             }
         }
         let hasLoop = loop.runOnLoopThread { [signal] core in
-            if signal.isEnding { update(core) } else { core.runInTurn(update) }
+            if !signal.isEnding, core.hasMoreCommands { core.runLater(update) } else { update(core) }
         }
         if !hasLoop { signal.finish() }
     }
@@ -103,8 +103,8 @@ final class EventSubscription: Sendable {
 
 // MARK: - Waiting for a descriptor
 
-// The kernel watches the descriptor, which another object owns, while a task waits, and after a timeout until the next event. A task that is cancelled, or whose
-// deadline passes, takes nothing with it.
+// The kernel watches the descriptor, which another object owns, while a task waits, and after a timeout until the next event. A
+// task that is cancelled, or whose deadline passes, takes nothing with it.
 
 extension EventSubscription {
     /// The first element that `take` returns, which this calls at once and each time that the descriptor may be ready.

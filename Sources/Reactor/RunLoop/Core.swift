@@ -135,17 +135,13 @@ extension RunLoop {
             isRunningLateCommands = false
         }
 
-        /// Carries out `command`, which registers a descriptor, after the earlier changes of other threads: a descriptor that
-        /// one of them has closed must leave the pollers before another one with the same number is registered.
-        ///
-        /// A command that is not the last of those being carried out comes after them: each that carried out the rest itself
-        /// would call the next one from within.
-        @inline(__always)
-        func runInTurn(_ command: @escaping Inbox.Command) {
-            if !commands.isEmpty { return lateCommands.append([command]) }
-            drainInbox()
-            command(self)
-        }
+        /// Whether commands are being carried out, and this is not the last of them.
+        var hasMoreCommands: Bool { !commands.isEmpty }
+
+        /// Carries out `command`, which registers a descriptor, after the other commands: a descriptor that one of them has
+        /// closed must leave the pollers before another one with the same number is registered. If each command carried out
+        /// the others first, the calls would nest as deep as there are commands.
+        func runLater(_ command: @escaping Inbox.Command) { lateCommands.append([command]) }
 
         private func runCommands() {
             var contents = Inbox.Contents()

@@ -235,7 +235,12 @@ extension StreamEngine {
 }
 
 extension RunLoop.Core {
-    fileprivate func updateInTurn(_ engine: StreamEngine) { runInTurn { core in core.update(engine) } }
+    /// Updates `engine`'s source after the earlier changes of other threads.
+    fileprivate func updateInTurn(_ engine: StreamEngine) {
+        if hasMoreCommands { return runLater { core in core.update(engine) } }
+        drainInbox()
+        update(engine)
+    }
 
     /// Updates `engine`'s source.
     func update(_ engine: StreamEngine) {
