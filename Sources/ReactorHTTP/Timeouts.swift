@@ -31,11 +31,11 @@ enum RemainingTime {
     case never
 }
 
-/// The time-outs of one transfer, in nanoseconds of its session's served time. Pure.
+/// The timeouts of one transfer, in nanoseconds of its session's served time. Pure.
 struct TransferTimeouts {
     private let beginning: Int64
     var lastActivity: Int64 = 0
-    /// Where the time-out began that passes unless the current pass of the loop brings bytes.
+    /// Where the timeout began that passes unless the current pass of the loop brings bytes.
     private var overdueStart: Int64?
 
     init(since beginning: Int64) { self.beginning = beginning }
@@ -54,7 +54,7 @@ struct TransferTimeouts {
         switch state {
         case .connecting(let start): note(configuration.connectTimeout, since: start, .connect)
         case .transferring:
-            // A consumer may let the transfer continue at any time: the time-out begins then.
+            // A consumer may let the transfer continue at any time: the timeout begins then.
             if waitsForClient { lastActivity = now }
             note(configuration.idleTimeout, since: lastActivity, .idle)
         case .queued, .held, .admitted, .delayed, .finishing: break

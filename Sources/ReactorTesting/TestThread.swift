@@ -16,7 +16,7 @@ final class TestThread: TaskExecutor {
         var waitDepth: Int?
         var loop: RunLoop?
 
-        /// Not by a source: a run that is nested in the wait would serve it, and the wait would go on.
+        /// Not by a source: a run that is nested in the wait would serve it, and the wait would continue.
         func endWait() { if let waitDepth { loop?.requestEnd(at: waitDepth) } }
     }
 

@@ -22,7 +22,9 @@ public import Reactor
 /// it starts inside (`RunLoopThread`): timers, `ClockTimer`, `Deadline.now`, sleeps on a
 /// loop's clock, and the timeouts of connections, listeners and HTTP transfers. A dispatch queue's thread has it while it
 /// delivers a stream's events or processes a hand-off that these threads have begun. Other threads, and other clocks, such as
-/// `ContinuousClock` and `Date`, keep real time.
+/// `ContinuousClock` and `Date`, keep real time. Do not wait on a loop with virtual time in a task that has no loop, such as
+/// `Task.detached`, a child task of the main actor or a default actor: its sleep on the loop's clock, or its timeout, may never
+/// end. Give such a task the loop by `executorPreference:`.
 ///
 /// ## What is real
 ///

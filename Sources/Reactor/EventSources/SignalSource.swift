@@ -14,8 +14,8 @@ public import SystemPackage
 /// it makes itself.
 ///
 /// A source and its loop belong to one thread; while it is in a loop, every method traps on another. The source uses
-/// sigaction(2) with `SA_RESTART` and an eventfd(2): the signal need not be blocked, and any thread may receive it. A signal that all threads block is not
-/// delivered.
+/// sigaction(2) with `SA_RESTART` and an eventfd(2): the signal need not be blocked, and any thread may receive it. A signal
+/// that all threads block is not delivered.
 ///
 /// A task awaits ``RunLoop/signals(_:inModes:)``.
 ///

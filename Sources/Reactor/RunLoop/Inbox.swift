@@ -6,7 +6,8 @@ import Synchronization
 /// It has one mutex, and an event counter (eventfd(2)) that is written only while the loop sleeps: a burst of posts
 /// costs one system call.
 final class Inbox: Sendable {
-    /// A command for the loop's thread. It may drain the inbox recursively, through sources' `scheduled` and `cancelled` callbacks.
+    /// A command for the loop's thread. It may drain the inbox recursively, through sources' `scheduled` and `cancelled`
+    /// callbacks.
     typealias Command = @Sendable (RunLoop.Core) -> Void
 
     struct Contents {

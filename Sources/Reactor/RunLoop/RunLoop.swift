@@ -173,7 +173,7 @@ public final class RunLoop: Sendable {
     package var depth: Int { inbox.activationCount }
 
     /// Ends the run at `depth`, once its callback has returned, and those that begin there until ``withdrawEnd(at:)``. Runs
-    /// that are nested in it go on. The outermost run has depth 1.
+    /// that are nested in it continue. The outermost run has depth 1.
     package func requestEnd(at depth: Int) { inbox.requestEnd(ofActivation: depth) }
 
     package func withdrawEnd(at depth: Int) { inbox.withdrawEnd(ofActivation: depth) }

@@ -1,7 +1,7 @@
 // swift-format-ignore-file: AlwaysUseLowerCamelCase
 
-// Core Foundation's types of values. A Core Foundation reference is the object itself here. Strings and booleans are Foundation's
-// objects, as they are by toll-free bridging on Apple's systems.
+// Core Foundation's types of values. A Core Foundation reference is the object itself here. Strings and booleans are
+// Foundation's objects, as they are by toll-free bridging on Apple's systems.
 
 public import Foundation
 

@@ -3,8 +3,8 @@ import Synchronization
 
 /// Runs the jobs that come after the end of their loop's thread, on a thread of the library.
 ///
-/// All of them run on one thread, whatever time their callers have. So the jobs of one loop stay in order and never overlap, whichever of its executors they
-/// belong to, and code that is isolated to the loop's actors stays isolated.
+/// All of them run on one thread, whatever time their callers have. So the jobs of one loop stay in order and never overlap,
+/// whichever of its executors they belong to, and code that is isolated to the loop's actors stays isolated.
 enum LateJobs {
     private struct Running: Sendable {
         let executor: RunLoop.Executor

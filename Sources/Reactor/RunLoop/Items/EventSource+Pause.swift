@@ -4,8 +4,8 @@ extension EventSource {
     /// What the kernel is to watch the descriptor for now.
     final var armedInterest: Readiness { isDisarmed || isPaused ? [] : watchedInterest }
 
-    /// Watches nothing for `duration`, because the descriptor stays ready and there is nothing to be done about it yet. Leaving the
-    /// loop ends the pause.
+    /// Watches nothing for `duration`, because the descriptor stays ready and there is nothing to be done about it yet.
+    /// Leaving the loop ends the pause.
     final func pause(for duration: Duration) {
         isPaused = loop != nil
         markReady(after: duration)

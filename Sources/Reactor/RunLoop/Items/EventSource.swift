@@ -38,13 +38,13 @@ public class EventSource: CustomStringConvertible {
     /// What closes the descriptor, if another thread may do that.
     final private(set) var shared: SharedDescriptor?
     final var membership = Membership()
-    /// Where it is registered in its loop.
+    /// Where it is entered in its loop.
     final var entries = ModeEntries()
     /// The loop that it is in, which retains it.
     final private(set) var loop: RunLoop?
     /// The source itself, if its loop may release it before its callback returns.
     final private var keptAlive: EventSource?
-    /// What the debug mode watches in place of the source, while its modes have never run.
+    /// What the debug mode supervises in place of the source, while its modes have never run.
     final var supervised: (any Supervised)?
     /// What other threads know of the source: its name, and the loop to ask for the rest.
     final let identification: Mutex<Identification>

@@ -132,7 +132,7 @@ public final class Listener: EventSource {
     /// whatever the mode, before this returns; or, if this is called by the handler, after that returns. At most as many
     /// connections are accepted as the backlog can hold.
     ///
-    /// If accepting fails, the listener backs off and goes on in its modes; in no loop, it closes with what is left.
+    /// If accepting fails, the listener backs off and continues in its modes; in no loop, it closes with what is left.
     public func drain() {
         requireLoopThread()
         acceptor.drain()

@@ -3,9 +3,9 @@ import SystemPackage
 /// Decides what happens to a stream: its status, which event is delivered when and where, and what the engine
 /// has to find out first.
 ///
-/// Pure: uses no descriptor, loop, lock or clock; it only keeps the loop that the stream is scheduled on. Every mutating method is an input; the ``Action`` that it
-/// returns is for the engine to perform. An event is pending until it is delivered. A delivered transfer
-/// event (bytes or space) stays unacknowledged until the next read or write.
+/// Pure: uses no descriptor, loop, lock or clock; it only keeps the loop that the stream is scheduled on. Every mutating
+/// method is an input; the ``Action`` that it returns is for the engine to perform. An event is pending until it is delivered.
+/// A delivered transfer event (bytes or space) stays unacknowledged until the next read or write.
 struct StreamMachine {
     /// What the engine does next.
     enum Action: Equatable {
