@@ -100,7 +100,7 @@ public final class Listener: EventSource {
         super.init(acceptor.descriptor.rawValue, for: .readable)
     }
 
-    deinit { release() }
+    deinit { releaseResources() }
 
     // MARK: Its state
 
@@ -121,10 +121,7 @@ public final class Listener: EventSource {
     ///
     /// Clients in the backlog are disconnected; ``drain()`` accepts them first. The file of a Unix-domain path is removed,
     /// unless another one has replaced it.
-    public func close() {
-        end()
-        release()
-    }
+    public func close() { end() }
 
     /// Accepts the connections in the backlog, calling the handler for each, and then closes the listener.
     ///
@@ -140,7 +137,7 @@ public final class Listener: EventSource {
         if !isInCallback { _ = serveRecorded(.marked, reportedAt: .unknown) }
     }
 
-    private func release() {
+    override func releaseResources() {
         let dropped = handlers.take()
         acceptor.close()
         withExtendedLifetime(dropped) {}
@@ -157,24 +154,22 @@ public final class Listener: EventSource {
     }
 
     override func serve(_ readiness: Readiness) -> Bool {
+        accept()
+        return true
+    }
+
+    private func accept() {
         for count in 1... {
             switch acceptor.next() {
             case .connection(let descriptor, let peer):
                 handlers?.connection(self, Connection(descriptor, from: peer))
-            case .fault(let fault):
-                backOff(fault)
-                return true
-            case .over:
-                close()
-                return true
-            case nil: return true
+            case .fault(let fault): return backOff(fault)
+            case .over: return close()
+            case nil: return
             }
-            guard isDraining || count < Self.connectionsPerPass && isInRunningMode else { break }
+            guard isDraining || count < Self.connectionsPerPass && isInRunningMode else { return }
         }
-        return true
     }
-
-    override func ended() { release() }
 
     /// Accepts nothing for a while. The socket stays readable, so it is not watched meanwhile.
     private func backOff(_ fault: Acceptor.Fault) {
