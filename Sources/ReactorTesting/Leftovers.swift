@@ -76,14 +76,15 @@ final class Leftovers: Sendable {
     private func find() -> [String] {
         let names = Self.threadNames()
         let (descriptors, loopCount) = leftDescriptors()
-        // The main loop lasts, too.
-        let endedCount = loopCount - names.count(where: Self.residents.contains) - 1
+        let threads = leftThreads(names)
+        // The main loop lasts, too. A thread that is left may have a loop.
+        let endedCount = loopCount - names.count(where: Self.residents.contains) - 1 - threads.count
         return descriptors.map { descriptor in
             let tests = state.withLock { $0.descriptors[descriptor] } ?? "none"
             return
                 "descriptor \(descriptor.number) open (\(descriptor.target)), first seen while these ran: \(tests)"
-        } + leftThreads(names)
-            + (endedCount > 0 ? ["\(endedCount) run loops of threads that have ended"] : [])
+        } + threads
+            + (endedCount > 0 ? ["\(counted(endedCount, "run loop")) of threads that have ended"] : [])
     }
 
     /// The descriptors that do not belong to a loop, and the number of loops.
