@@ -186,9 +186,7 @@ extension RunLoop.Core {
         _ mode: RunLoop.RunningMode, until limit: Int64, unlessEmptied hadItems: Bool
     ) -> Wait {
         let (own, ready) = (mode.own, mode.ready)
-        guard own.poller != nil || start(own) else {
-            return sleepWithoutPoller(own, until: limit)
-        }
+        guard own.poller != nil || start(own) else { return sleepWithoutPoller(own, until: limit) }
         if ready.hasLeftovers, ready.confirmFirst() { return .skipped }
         let hasUnserved = ready.dropServed()
         let limit = needsRetry(own) ? retry(own, until: limit) : limit

@@ -5,19 +5,18 @@ import Glibc
 /// limit does not hold for root.
 func withoutProcesses<Result>(_ body: () throws -> Result) rethrows -> Result {
     reactor_test_become_nobody()
-    let resource = __rlimit_resource_t(__RLIMIT_NPROC.rawValue)
-    var (usual, none) = (rlimit(), rlimit())
-    getrlimit(resource, &usual)
-    none.rlim_max = usual.rlim_max
-    setrlimit(resource, &none)
     // libdispatch may need threads later, and waits for them.
-    defer { setrlimit(resource, &usual) }
-    return try body()
+    return try withNone(of: __rlimit_resource_t(__RLIMIT_NPROC.rawValue), body)
 }
 
 /// Calls `body` while the process can open no descriptor.
 func withoutDescriptors<Result>(_ body: () throws -> Result) rethrows -> Result {
-    let resource = __rlimit_resource_t(RLIMIT_NOFILE.rawValue)
+    try withNone(of: __rlimit_resource_t(RLIMIT_NOFILE.rawValue), body)
+}
+
+private func withNone<Result>(of resource: __rlimit_resource_t, _ body: () throws -> Result) rethrows
+    -> Result
+{
     var (usual, none) = (rlimit(), rlimit())
     getrlimit(resource, &usual)
     none.rlim_max = usual.rlim_max

@@ -49,7 +49,7 @@ final class FileInput: InputBackend {
     }
 
     /// Also true if nothing has been read ahead and no thread reads: only trying would show.
-    func isReady() -> Bool { state.withLock { $0.ahead.hasResult || !($0.reader != nil || $0.isFetching) } }
+    func isReady() -> Bool { state.withLock { $0.ahead.hasResult || $0.reader == nil && !$0.isFetching } }
 
     /// A loop's thread reads what was read ahead, and not the file.
     func isReadyOnLoop() -> Bool { state.withLock { $0.ahead.hasResult } }

@@ -1,0 +1,44 @@
+import Dispatch
+import Glibc
+import Reactor
+import ReactorTestSupport
+import ReactorTesting
+import Testing
+
+/// Work on threads of the library, which callers with virtual time have given it.
+@Suite(.runLoop) struct VirtualTimeWorkTests {
+    @Test func `jobs after the end of a loop run on one thread, whatever time their callers have`() throws {
+        try withVirtualTime { time in
+            time.block(for: .seconds(3600))
+            let (thread, now) = (try RunLoopThread(name: "ended"), Deadline.now)
+            thread.stop()
+            let (inside, outside) = (Answer<pthread_t>(), Answer<pthread_t>())
+            Task(executorPreference: thread.executor) {
+                #expect(Deadline.now == now)
+                inside.give(pthread_self())
+            }
+            let worker = inside.wait()
+            DispatchQueue.global().async {
+                Task(executorPreference: thread.executor) {
+                    #expect(Deadline.now < now)
+                    outside.give(pthread_self())
+                }
+            }
+            #expect(outside.wait() == worker)
+        }
+    }
+
+    @Test func `the clock does not jump while work waits for a group`() {
+        withVirtualTime { _ in
+            let (loop, group) = (RunLoop.current, DispatchGroup())
+            Timer.scheduled(after: .seconds(3600)) { _ in
+                Issue.record("The clock has jumped.")
+                loop.stop()
+            }
+            group.enter()
+            DispatchWorkers.run(after: group) { loop.perform { loop.stop() } }
+            DispatchQueue.global().asyncAfter(deadline: .now() + .milliseconds(50)) { group.leave() }
+            loop.run(in: .default)
+        }
+    }
+}
