@@ -124,11 +124,13 @@ final class TimeDomain: TimeSource {
     func leaveThread() { clocks.leave() }
 
     func loopBegan(_ loop: AnyObject) {
+        clocks.enter(loop)
         let key = ObjectIdentifier(loop)
         state.withLock { _ = $0.busyLoops.insert(key) }
     }
 
     func loopEnded(_ loop: AnyObject) {
+        clocks.leave(loop)
         let key = ObjectIdentifier(loop)
         state.withLock { state in
             state.busyLoops.remove(key)

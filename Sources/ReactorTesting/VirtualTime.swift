@@ -19,12 +19,15 @@ public import Reactor
 /// ```
 ///
 /// It applies to everything of the library that waits for time, on the thread that calls `withVirtualTime` and on threads that
-/// it starts inside (`RunLoopThread`): timers, `ClockTimer`, `Deadline.now`, sleeps on a
-/// loop's clock, and the timeouts of connections, listeners and HTTP transfers. A dispatch queue's thread has it while it
-/// delivers a stream's events or processes a hand-off that these threads have begun. Other threads, and other clocks, such as
-/// `ContinuousClock` and `Date`, keep real time. Do not wait on a loop with virtual time in a task that has no loop, such as
-/// `Task.detached`, a child task of the main actor or a default actor: its sleep on the loop's clock, or its timeout, may never
-/// end. Give such a task the loop by `executorPreference:`.
+/// it starts inside (`RunLoopThread`): timers, `ClockTimer`, `Deadline.now`, sleeps on a loop's clock, and the timeouts of
+/// connections, listeners and HTTP transfers. A dispatch queue's thread has it while it delivers a stream's events or
+/// processes a hand-off that these threads have begun. Other threads, and other clocks, such as `ContinuousClock` and `Date`,
+/// keep real time.
+///
+/// A task that waits on a loop waits in the loop's time, also from a thread of the concurrency pool (`Task.detached`, a child
+/// task of the main actor, a default actor): its sleep on the loop's clock, and the `timeout:` of its call. Such a task reads
+/// the time with `loop.clock().now`, as `Deadline.now` on its thread is the kernel's. A connection that it opens has its
+/// connect, idle and write timeouts in the kernel's time.
 ///
 /// ## What is real
 ///

@@ -364,24 +364,4 @@ import Testing
         let word = ["backwards": "back", "nested": "already", "a negative count": "negative"][kind]!
         #expect(result.message.contains(word), "\(result.message)")
     }
-
-    // MARK: Tasks
-
-    @Test func `a task's sleep on the loop's clock passes at once`() async throws {
-        try await withVirtualTime { time in
-            let start = time.now
-            try await time.loop.clock().sleep(for: .seconds(3600))
-            #expect(time.now == start + .seconds(3600))
-            try await time.advance(by: .seconds(60))
-            #expect(time.now == start + .seconds(3660))
-        }
-    }
-
-    @Test @MainActor func `the main loop has virtual time, too`() async throws {
-        try await withVirtualTime { time in
-            let start = time.now
-            try await RunLoop.main.clock().sleep(for: .seconds(3600))
-            #expect(time.now == start + .seconds(3600))
-        }
-    }
 }

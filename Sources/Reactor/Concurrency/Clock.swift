@@ -39,7 +39,7 @@ extension RunLoop {
         }
 
         /// The present moment.
-        public var now: Deadline { .now }
+        public var now: Deadline { loop.now }
 
         /// One nanosecond (timerfd_create(2)). The thread's timer slack usually adds 50 µs.
         public var minimumResolution: Duration { .nanoseconds(1) }
@@ -54,7 +54,7 @@ extension RunLoop {
             async throws
         {
             try Task.checkCancellation()
-            guard deadline > .now else { return }
+            guard deadline > now else { return }
             let gate = Gate(on: executor)
             guard executor.beginWaiting(at: gate) else { throw CancellationError() }
             defer { executor.endWaiting(at: gate) }
@@ -63,7 +63,7 @@ extension RunLoop {
                 line: line
             ) { gate.open() }
             defer { withExtendedLifetime(timer) {} }
-            while deadline > .now {
+            while deadline > now {
                 await gate.wait(isolation: #isolation)
                 try Task.checkCancellation()
                 if executor.inbox.isClosed { throw CancellationError() }
@@ -74,7 +74,7 @@ extension RunLoop {
         nonisolated(nonsending) public func sleep(for duration: Duration, tolerance: Duration? = nil)
             async throws
         {
-            try await sleep(until: .now.advanced(by: duration), tolerance: tolerance)
+            try await sleep(until: now.advanced(by: duration), tolerance: tolerance)
         }
     }
 }

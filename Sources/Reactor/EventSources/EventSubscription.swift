@@ -132,9 +132,9 @@ extension EventSubscription {
     /// Waits until `date`, whether the descriptor is ready or not; throws as ``wait(until:)`` if `deadline`
     /// comes first.
     nonisolated(nonsending) func pause(until date: Deadline, deadline: Deadline?) async throws(Errno) {
-        while date > .now {
+        while date > loop.now {
             if signal.isOver { throw endReason }
-            if let deadline, deadline <= .now { throw .timedOut }
+            if let deadline, deadline <= loop.now { throw .timedOut }
             try await suspend(until: deadline.map { min($0, date) } ?? date)
         }
     }
@@ -146,7 +146,7 @@ extension EventSubscription {
         if Task.isCancelled { throw .canceled }
         let gate = signal.gate
         guard let deadline else { return await gate.wait(isolation: #isolation) }
-        guard deadline > .now else { throw .timedOut }
+        guard deadline > loop.now else { throw .timedOut }
         let timer = GateTimer(deadline, on: loop, inModes: gate.executor.modes) { gate.open() }
         await gate.wait(isolation: #isolation)
         withExtendedLifetime(timer) {}
@@ -154,6 +154,6 @@ extension EventSubscription {
 }
 
 extension Duration? {
-    /// The deadline that is so far from now.
-    var deadline: Deadline? { map { .now + $0 } }
+    /// The deadline that is so far from now on `loop`.
+    func deadline(on loop: RunLoop) -> Deadline? { map { loop.now + $0 } }
 }

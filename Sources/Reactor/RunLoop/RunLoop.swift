@@ -169,6 +169,9 @@ public final class RunLoop: Sendable {
         wakeUp()
     }
 
+    /// The present moment on the loop's thread, asked from any: a test may have replaced that thread's time.
+    package var now: Deadline { Deadline(uptimeNanoseconds: ReplacedClocks.now(of: self)) }
+
     /// How many runs are nested; 0 outside a run.
     package var depth: Int { inbox.activationCount }
 

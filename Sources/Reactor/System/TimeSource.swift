@@ -66,11 +66,17 @@ package final class ReplacedClocks: Sendable {
     private let wallClock: Atomic<Int64>
     private let bootTime: Atomic<Int64>
     private let reference = Mutex(Reference())
-    /// How many threads have another time than the kernel's.
-    private static let threadCount = Mutex(0)
+    private static let all = Mutex(All())
 
     private struct Reference {
         weak var source: (any TimeSource)?
+    }
+
+    private struct All {
+        /// How many threads have another time than the kernel's.
+        var threadCount = 0
+        /// The clocks of the loops of such threads.
+        var clocks: [ObjectIdentifier: ReplacedClocks] = [:]
     }
 
     package init() {
@@ -102,10 +108,23 @@ package final class ReplacedClocks: Sendable {
     }
 
     private static func changeThreadCount(by change: Int) {
-        threadCount.withLock { count in
-            count += change
-            reactor_set_diagnostics(UInt32(REACTOR_TIME_IS_REPLACED), count > 0)
+        all.withLock { all in
+            all.threadCount += change
+            reactor_set_diagnostics(UInt32(REACTOR_TIME_IS_REPLACED), all.threadCount > 0)
         }
+    }
+
+    /// Makes these the clocks of `loop`, the calling thread's, for other threads, until ``leave(_:)``.
+    package func enter(_ loop: AnyObject) { Self.all.withLock { $0.clocks[ObjectIdentifier(loop)] = self } }
+
+    package func leave(_ loop: AnyObject) { Self.all.withLock { $0.clocks[ObjectIdentifier(loop)] = nil } }
+
+    /// The monotonic time of `loop`'s thread, in nanoseconds.
+    static func now(of loop: AnyObject) -> Int64 {
+        guard reactor_diagnostics_switches() & UInt32(REACTOR_TIME_IS_REPLACED) != 0,
+            let clocks = all.withLock({ $0.clocks[ObjectIdentifier(loop)] })
+        else { return reactor_kernel_nanoseconds(CLOCK_MONOTONIC) }
+        return clocks.now
     }
 
     /// The monotonic time, in nanoseconds.

@@ -22,7 +22,7 @@ extension RunLoop {
     nonisolated(nonsending) public func termination(
         of process: ChildProcess, timeout: Duration? = nil, inModes modes: [Mode] = [.common]
     ) async throws -> ChildProcess.Termination {
-        let deadline = timeout.deadline
+        let deadline = timeout.deadline(on: self)
         let descriptor = FileDescriptor(rawValue: process.descriptor)
         let subscription = EventSubscription(
             on: self, inModes: modes, watching: descriptor, for: .readable,
@@ -34,7 +34,7 @@ extension RunLoop {
                 if let termination = process.termination { return termination }
                 try await subscription.wait(until: deadline)
                 if let termination = process.termination { return termination }
-                if let deadline, Deadline.now >= deadline { throw .timedOut }
+                if let deadline, now >= deadline { throw .timedOut }
                 try await DispatchWorkers.sleep(for: pause.next())
             }
         } catch .canceled {

@@ -198,7 +198,7 @@ struct GateTimer: ~Copyable {
         _ deadline: Deadline, tolerance: Duration = .zero, on loop: RunLoop, inModes modes: ModeSet,
         file: StaticString = #fileID, line: UInt = #line, _ open: @escaping @Sendable () -> Void
     ) {
-        timer = Timer(fireDate: deadline, tolerance: tolerance, file: file, line: line) { _ in open() }
+        timer = Timer(fireDate: deadline, of: loop, tolerance: tolerance, file, line) { _ in open() }
         for mode in modes.members { loop.add(timer, forMode: mode) }
     }
 

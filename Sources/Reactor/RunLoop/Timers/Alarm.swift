@@ -40,7 +40,8 @@ final class Alarm: Sendable {
     }
 
     /// Begins the timeout anew.
-    func restart(at time: Deadline = .now) {
+    func restart(at time: Deadline? = nil) {
+        let time = time ?? loop.now
         start.store(time.uptimeNanoseconds, ordering: .sequentiallyConsistent)
         if !isArmed.load(ordering: .sequentiallyConsistent), hasTimeout { arm() }
     }
@@ -90,7 +91,7 @@ final class Alarm: Sendable {
         if let timer = state.timer {
             if date < timer.fireDate { timer.fireDate = date }
         } else {
-            let timer = Timer(fireDate: date) { [weak self] _ in self?.timerFired() }
+            let timer = Timer(fireDate: date, of: loop) { [weak self] _ in self?.timerFired() }
             loop.add(timer, forMode: .default)
             state.timer = timer
         }

@@ -69,6 +69,17 @@ public final class Timer: Sendable {
             handler: .sendable(handler))
     }
 
+    /// Makes a timer that fires once, at `fireDate` of `loop`'s thread, to which it is added afterwards.
+    convenience init(
+        fireDate: Deadline, of loop: RunLoop, tolerance: Duration = .zero, _ file: StaticString = #fileID,
+        _ line: UInt = #line, handler: @escaping @Sendable (Timer) -> Void
+    ) {
+        let date = fireDate.uptimeNanoseconds
+        self.init(
+            date: date, due: Self.effective(date, loop.now), period: 0, tolerance: tolerance,
+            name: .make(nil, file, line), handler: .sendable(handler))
+    }
+
     /// Makes a timer whose first date is `interval` from now.
     ///
     /// The parameters are those of ``init(fireDate:interval:repeats:tolerance:label:file:line:handler:)``.
@@ -172,10 +183,9 @@ public final class Timer: Sendable {
     }
 
     private func move(to date: Int64) {
-        let due = Self.effective(date)
         let loop = state.withLock { state -> RunLoop? in
             guard state.isValid else { return nil }
-            state.setDate(date, due: due)
+            state.setDate(date, due: Self.effective(date, state.loop?.now ?? .now))
             state.isMoved = true
             return state.loop
         }
@@ -183,7 +193,9 @@ public final class Timer: Sendable {
     }
 
     /// The date to serve: for a date that has passed, now.
-    private static func effective(_ date: Int64) -> Int64 { max(date, Deadline.now.uptimeNanoseconds) }
+    private static func effective(_ date: Int64, _ now: Deadline = .now) -> Int64 {
+        max(date, now.uptimeNanoseconds)
+    }
 
     static func date(after delay: Int64) -> Int64 {
         Deadline.now.uptimeNanoseconds.addingSaturated(max(delay, 0))

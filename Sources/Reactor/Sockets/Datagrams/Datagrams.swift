@@ -105,7 +105,7 @@ extension DatagramSocket {
             _ bytes: [UInt8], to address: SocketAddress? = nil, descriptors: [FileDescriptor] = [],
             timeout: Duration? = nil
         ) async throws {
-            let deadline = timeout.deadline
+            let deadline = timeout.deadline(on: arrivals.loop)
             do throws(Errno) {
                 while try !socket.send(bytes, to: address, descriptors) {
                     try await waitForRoom(until: deadline)
@@ -127,7 +127,7 @@ extension DatagramSocket {
         nonisolated(nonsending) private func waitForRoom(until deadline: Deadline?) async throws(Errno) {
             if socket.isWritable {
                 // A Unix-domain receiver is full, which the kernel does not report.
-                if let deadline, deadline <= .now { throw .timedOut }
+                if let deadline, deadline <= arrivals.loop.now { throw .timedOut }
                 // Keeps the processor idle, and is short beside what a receiver needs that is full.
                 try await DispatchWorkers.sleep(for: .milliseconds(1))
                 return
@@ -157,7 +157,7 @@ extension DatagramSocket {
             arrivals.signal.claim()
             defer { arrivals.signal.unclaim() }
             do throws(Errno) {
-                return try await arrivals.next(until: timeout.deadline, socket.receive)
+                return try await arrivals.next(until: timeout.deadline(on: arrivals.loop), socket.receive)
             } catch {
                 throw failure(error)
             }

@@ -101,7 +101,9 @@ extension Listener {
         {
             arrivals.signal.claim()
             defer { arrivals.signal.unclaim() }
-            do throws(Errno) { return try await next(until: timeout.deadline) } catch { throw failure(error) }
+            do throws(Errno) { return try await next(until: timeout.deadline(on: arrivals.loop)) } catch {
+                throw failure(error)
+            }
         }
 
         nonisolated(nonsending) fileprivate func next(until deadline: Deadline?) async throws(Errno)
@@ -112,7 +114,7 @@ extension Listener {
                 case .connection(let descriptor, let peer): return Connection(descriptor, from: peer)
                 case .fault(let fault):
                     if fault.isReported { faults(IOError(.accept, "\(localAddress)", fault.error)) }
-                    try await arrivals.pause(until: .now + fault.delay, deadline: deadline)
+                    try await arrivals.pause(until: arrivals.loop.now + fault.delay, deadline: deadline)
                 case .over: close()
                 }
             }

@@ -4,7 +4,9 @@
 final class StreamUse {
     let stream: Stream
     private let delegate: TaskDelegate
-    private let deadline: Deadline?
+    private let timeout: Duration?
+    /// When ``timeout`` is over, from the first wait on.
+    private var deadline: Deadline?
     private var place: TaskPlace?
     private var timer: GateTimer?
     /// The transfers since the task was last to wait.
@@ -26,8 +28,7 @@ final class StreamUse {
     }
 
     private init(_ stream: Stream, _ delegate: TaskDelegate, _ timeout: Duration?) {
-        (self.stream, self.delegate) = (stream, delegate)
-        deadline = timeout.deadline
+        (self.stream, self.delegate, self.timeout) = (stream, delegate, timeout)
         stream.open()
     }
 
@@ -75,15 +76,19 @@ final class StreamUse {
     /// The gate to wait at: the task's cancellation opens it too. Nil if the caller must try again first.
     func gate(_ isolation: (any Actor)?, isScheduled: Bool = true) throws -> Gate? {
         guard let place = try findPlace(isolation, isScheduled: isScheduled) else { return nil }
-        if let deadline {
-            guard deadline > .now else { throw stream.engine.failure(.timedOut) }
-            if timer == nil {
-                // Where the stream's events arrive.
-                let (loop, modes) = stream.engine.scheduledPlace ?? (place.loop, place.executor.modes)
-                timer = GateTimer(deadline, on: loop, inModes: modes) { [delegate] in delegate.wakeTask() }
-            }
-        }
+        if let timeout { try limitWait(to: timeout, place) }
         return place.gate
+    }
+
+    private func limitWait(to timeout: Duration, _ place: TaskPlace) throws {
+        // Where the stream's events arrive.
+        let (loop, modes) = stream.engine.scheduledPlace ?? (place.loop, place.executor.modes)
+        let deadline = deadline ?? loop.now + timeout
+        self.deadline = deadline
+        guard deadline > loop.now else { throw stream.engine.failure(.timedOut) }
+        if timer == nil {
+            timer = GateTimer(deadline, on: loop, inModes: modes) { [delegate] in delegate.wakeTask() }
+        }
     }
 
     /// Waits until the stream is open.
