@@ -99,7 +99,7 @@ sub switchText {
 # Switches within a function, an accessor or a deferred statement that is in one line.
 sub switchBody {
     my ($number, $switch, $old, $new, $isC) = @_;
-    my $declarator = qr/(?:\@\w+(?:\(\w+\))? )*(?:\w+ )*(?:func|var|init|deinit|get|set|defer)\b/;
+    my $declarator = qr/(?:\@\w+(?:\(\w+\))? )*(?:\w+ )*(?:func|var|init|deinit|get|set|willSet|didSet|defer)\b/;
     return if $isC || $old !~ /^($declarator[^{]*?) ?\{ (.+) \}$/;
     my ($head, $body) = ($1, $2);
     return unless $new =~ /^\Q$head\E ?\{ ?(.*?) ?\}$/;
