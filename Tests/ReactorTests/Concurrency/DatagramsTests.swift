@@ -109,7 +109,10 @@ import Testing
         let (sender, receiver) = try makePair()
         _ = try await sender.fill()
         let senders = (0..<8).map { _ in Task { try await sender.send([1]) } }
-        for _ in 0..<20 { await Task.yield() }
+        // The loop watches the descriptor for each of them.
+        await yieldUntil {
+            loop.debugDescription.split(separator: "\n").count { $0.hasSuffix(": writable") } == senders.count
+        }
         sender.close()
         for task in senders {
             #expect(await thrownError { try await task.value }?.errno == .badFileDescriptor)
