@@ -92,7 +92,7 @@ import Testing
             #expect(waits(chunks))
         }
         allow((chunks + 1) / 2)
-        repeat { loop.settle() } while waits(chunks)
+        while waits(chunks), loop.run(in: .default, returnAfterSourceHandled: true) != .stopped {}
         processed.value = Int.max / 100
         try pipe.writeEnd.close()
         #expect(runToTheEnd() && report?.output == sample(10_000))

@@ -17,6 +17,7 @@ import Testing
             #expect(loop.isCurrent && source.isValid)
             #expect(termination.reason == .exited(status: 3))
             withExtendedLifetime(canary) { calls += 1 }
+            if calls > 1 { source.cancel() }
         }
         try loop.add(source, forMode: .default)
         #expect(loop.run(in: .default) == .finished)

@@ -37,7 +37,8 @@ private let isAvailable = access("/proc/pressure/cpu", R_OK | W_OK) == 0
         #expect(!isAvailable || error?.errno == .invalidArgument)
     }
 
-    @Test(.enabled(if: isAvailable), arguments: [true, false])
+    /// The limit is longer while processors are busy, as here.
+    @Test(.enabled(if: isAvailable), .runLoop(timeLimit: .seconds(3)), arguments: [true, false])
     func `a source whose trigger is gone reports that, and is closed`(isTask: Bool) async {
         await #expect(processExitsWith: .success) { [isTask] in
             try withBusyProcessors {
