@@ -39,44 +39,58 @@ import Testing
 
     /// Where two threads meet.
     private final class Meeting: Sendable {
+        private static let spinLimit = 10_000
         private let arrivals = Atomic(0)
+        /// Whether the first was still spinning when the second came, so that both are running.
+        let isTogether = Atomic(false)
 
         /// Returns at the same time on both. Spins for a while: a thread that yields comes too late.
         func arrive() {
-            arrivals.add(1, ordering: .relaxed)
+            let isFirst = arrivals.add(1, ordering: .relaxed).oldValue == 0
             var spins = 0
             while arrivals.load(ordering: .relaxed) < 2 {
                 spins += 1
-                if spins.isMultiple(of: 10_000) { sched_yield() }
+                if spins.isMultiple(of: Self.spinLimit) { sched_yield() }
             }
+            if isFirst, spins < Self.spinLimit { isTogether.store(true, ordering: .relaxed) }
         }
     }
 
-    /// Neither has used the stream before. The tasks meet on two threads, as often as it takes to begin at the same time.
-    @Test func `of two tasks that begin to write at once, one gets an error`() async throws {
+    /// Writes as much as a pipe does not take in two tasks, which begin when they have met, and returns their errors.
+    private func writeTwice(to output: Carrier<OutputStream>, on loops: [RunLoop], _ meeting: Meeting) async
+        -> [(any Error)?]
+    {
         let bytes = pattern(70_000)
-        let loops = try (RunLoopThread(name: "one"), RunLoopThread(name: "other"))
-        for _ in 0..<200 {
+        return await withTaskGroup(of: (any Error)?.self) { group in
+            for loop in loops {
+                group.addTask(executorPreference: loop.executor()) {
+                    meeting.arrive()
+                    return await thrownError { try await output.value.writeAll(bytes) }
+                }
+            }
+            let first = await group.next() ?? nil
+            group.cancelAll()
+            return [first, await group.next() ?? nil]
+        }
+    }
+
+    /// Neither has used the stream before. The tasks meet on two threads until they have begun at the same time often enough,
+    /// which takes longer on a busy machine, and never happens on one processor.
+    @Test func `of two tasks that begin to write at once, one gets an error`() async throws {
+        let threads = try ["one", "other"].map { try RunLoopThread(name: $0) }
+        var (rounds, together) = (0, 0)
+        while together < 100, rounds < 2_000 {
+            rounds += 1
             let pipe = try FileDescriptor.pipe()
             defer { try? pipe.readEnd.close() }
             let output = Carrier(OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true))
             let meeting = Meeting()
-            let errors = await withTaskGroup(of: (any Error)?.self) { group in
-                for loop in [loops.0, loops.1] {
-                    group.addTask(executorPreference: loop.runLoop.executor()) {
-                        meeting.arrive()
-                        return await thrownError { try await output.value.writeAll(bytes) }
-                    }
-                }
-                let first = await group.next() ?? nil
-                group.cancelAll()
-                return [first, await group.next() ?? nil]
-            }
+            let errors = await writeTwice(to: output, on: threads.map(\.runLoop), meeting)
             try #require(errors[0]?.errno == .resourceBusy && errors[1] is CancellationError)
             output.value.close()
+            if meeting.isTogether.load(ordering: .relaxed) { together += 1 }
         }
-        loops.0.stop()
-        loops.1.stop()
+        for thread in threads { thread.stop() }
     }
 
     @Test(arguments: TaskPlace.allCases)
