@@ -8,14 +8,16 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-// A subscription is a node in a list that only grows. When a subscriber leaves, the node and its eventfd wait
-// for the next subscriber of the same signal. So a running handler never writes to a descriptor that has been
-// reused, nor notifies a subscriber of another signal.
+// A subscription is a node in a list that only grows. When a subscriber leaves, its eventfd is closed, and the node waits
+// for the next subscriber of the same signal: a running handler may still have it in hand.
 struct subscription {
     struct subscription *next;
-    int descriptor;
     int signal;
+    // An eventfd, while the node is taken.
+    int descriptor;
     _Atomic bool is_taken;
+    // The handlers that may write to the descriptor.
+    _Atomic unsigned writers;
     // The fork count when it was made: a child does not end its parent's subscriptions.
     uint32_t forks;
 };
@@ -30,7 +32,10 @@ static void deliver(int signal) {
     uint64_t one = 1;
     for (struct subscription *each = atomic_load(&subscriptions); each; each = each->next) {
         if (each->signal != signal || !atomic_load(&each->is_taken)) continue;
-        if (write(each->descriptor, &one, sizeof one) < 0) continue; // full, and so readable: that is enough
+        atomic_fetch_add(&each->writers, 1);
+        // Looks again: a subscriber that left before the count grew does not wait for this handler.
+        if (atomic_load(&each->is_taken) && write(each->descriptor, &one, sizeof one) < 0) {} // full, and so readable
+        atomic_fetch_sub(&each->writers, 1);
     }
     errno = saved;
 }
@@ -56,14 +61,17 @@ static struct subscription *free_node(int signal) {
         if (each->signal == signal && !atomic_load(&each->is_taken)) return each;
     struct subscription *node = calloc(1, sizeof *node);
     if (!node) return NULL;
-    int descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (descriptor < 0) {
-        free(node);
-        return NULL;
-    }
-    *node = (struct subscription){atomic_load(&subscriptions), descriptor, signal, false, reactor_forks};
+    *node = (struct subscription){.next = atomic_load(&subscriptions), .signal = signal, .forks = reactor_forks};
     atomic_store(&subscriptions, node);
     return node;
+}
+
+// Closes the descriptor of a node that is taken no more, once no handler writes to it. Later handlers do not begin to.
+static void close_descriptor(struct subscription *node) {
+    atomic_store(&node->is_taken, false);
+    // Not sched_yield(2): that does not let a thread of lower priority finish its handler.
+    while (atomic_load(&node->writers) > 0) usleep(10);
+    close(node->descriptor);
 }
 
 // Signals that report an error of the current instruction: returning from a handler would repeat it forever.
@@ -74,16 +82,16 @@ static bool is_fault(int signal) {
 // Takes a node, and installs the handler. NULL with errno.
 static struct subscription *subscribe(int signal) {
     struct subscription *node = free_node(signal);
-    if (!node) return NULL;
-    uint64_t stale;
-    while (read(node->descriptor, &stale, sizeof stale) > 0) {}
+    if (!node || (node->descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) return NULL;
     // Before the handler is installed: no signal is lost between the two.
     atomic_store(&node->is_taken, true);
     if (install(signal) == 0) {
         subscribers[signal]++;
         return node;
     }
-    atomic_store(&node->is_taken, false);
+    int error = errno;
+    close_descriptor(node);
+    errno = error;
     return NULL;
 }
 
@@ -113,7 +121,7 @@ void reactor_signal_unsubscribe(void *token) {
     if (node->forks == reactor_forks) {
         if (--subscribers[node->signal] == 0) restore(node->signal);
         // After the earlier action is back: no signal is lost between the two.
-        atomic_store(&node->is_taken, false);
+        close_descriptor(node);
     }
     pthread_mutex_unlock(&registry);
 }

@@ -85,15 +85,20 @@ public final class SignalSource: EventSource {
 @safe
 private struct Subscription: ~Copyable {
     let counter: CInt
+    private let owner: DescriptorOwner
     @safe private let token: UnsafeMutableRawPointer
 
     init(to signal: CInt) throws(Errno) {
         var token: UnsafeMutableRawPointer?
         counter = try SystemCall.make { reactor_signal_subscribe(signal, &token) }
+        owner = DescriptorOwner(of: counter)
         unsafe self.token = token.unsafelyUnwrapped
     }
 
-    deinit { unsafe reactor_signal_unsubscribe(token) }
+    deinit {
+        owner.release(counter)
+        unsafe reactor_signal_unsubscribe(token)
+    }
 
     func catchSignal() { reactor_signal_catch(token) }
 }

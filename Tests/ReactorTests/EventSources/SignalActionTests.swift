@@ -104,6 +104,20 @@ import Testing
     @Test func `subscribing under a storm of signals neither loses one's own nor opens descriptors`() async {
         await #expect(processExitsWith: .success) { try onAThread(weatherStorm) }
     }
+
+    @Test func `sources that have ended keep no descriptor, also those that ended on another thread`() async {
+        await #expect(processExitsWith: .success) {
+            let thread = try RunLoopThread(name: "signals")
+            let loop = thread.runLoop
+            let descriptors = loop.performAndWait { ownDescriptors() }
+            for _ in 0..<100 {
+                _ = try SignalSource(SIGUSR1) { _, _ in }
+                _ = try loop.signals(SIGUSR1, SIGUSR2)
+            }
+            #expect(loop.performAndWait { ownDescriptors() } == descriptors)
+            thread.stop()
+        }
+    }
 }
 
 /// A thread sends two signals as fast as it can while this one subscribes and cancels.
