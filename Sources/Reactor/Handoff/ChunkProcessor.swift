@@ -52,7 +52,7 @@ public struct StopProcessing: Error, Sendable {
 /// let limits = HandoffLimits(chunkSize: 65_536, bytesInFlight: 262_144, budget: budget)
 /// ```
 public struct HandoffLimits: Sendable {
-    /// The most bytes of one read, and of one call of the processor.
+    /// The most bytes of one read, and of one call of the processor. Each chunk has memory for so many.
     public var chunkSize: Int
     /// The most bytes in chunks that are being read, waiting or being processed. At the limit the stream is
     /// not read until the worker has finished a chunk. At least one chunk is always allowed; no more than 32
@@ -70,12 +70,19 @@ public struct HandoffLimits: Sendable {
     /// Creates limits. By default two chunks of 96 KiB, and no budget. A file takes one chunk, whatever the
     /// limits.
     ///
-    /// - Precondition: `chunkSize` is positive.
+    /// - Precondition: `chunkSize` is positive, and at most 2,147,479,552: Linux reads no more at once.
     public init(chunkSize: Int = 98_304, bytesInFlight: Int = 196_608, budget: ByteBudget? = nil) {
-        require(chunkSize > 0, "HandoffLimits.chunkSize must be positive, not \(chunkSize).")
         self.chunkSize = chunkSize
         self.bytesInFlight = bytesInFlight
         self.budget = budget
+        requireValid()
+    }
+
+    func requireValid() {
+        let most = StreamEngine.mostBytes
+        require(
+            (1...most).contains(chunkSize),
+            "HandoffLimits.chunkSize must be positive, and at most \(most): it is \(chunkSize).")
     }
 
     var chunkCount: Int { max(1, min(bytesInFlight / chunkSize, Self.mostChunks)) }

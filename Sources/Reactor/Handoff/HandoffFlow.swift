@@ -76,8 +76,7 @@ struct HandoffFlow: Sendable {
     private var isCallingClosure = false
 
     init(_ limits: HandoffLimits) {
-        require(
-            limits.chunkSize > 0, "HandoffLimits.chunkSize must be positive, not \(limits.chunkSize).")
+        limits.requireValid()
         chunks = ChunkPool(limits)
         full = BoundedQueue(limit: limits.chunkCount)
     }

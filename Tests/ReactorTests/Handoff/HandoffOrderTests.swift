@@ -138,4 +138,16 @@ import Testing
         #expect(reports.map(\.byteCount) == Set(reports.map(\.byteCount)).sorted())
         #expect(reports.allSatisfy { $0.expectedByteCount == 2_000_000 })
     }
+
+    @Test(arguments: [Int.min, 0, 1 << 31, 1 << 40, .max], [true, false])
+    func `chunks that no read can fill trap`(size: Int, isSetLater: Bool) async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            [size = size as Int, isSetLater = isSetLater as Bool] in
+            var limits = HandoffLimits(chunkSize: isSetLater ? 1 : size)
+            limits.chunkSize = size
+            let queue = DispatchQueue(label: "chunks")
+            ChunkHandoff(InputStream(data: [1]), to: Collector(), on: queue, limits: limits).start { _ in }
+        }
+        #expect(result.message.contains("HandoffLimits.chunkSize must be positive, and at most"))
+    }
 }
