@@ -109,6 +109,8 @@ import Testing
         await #expect(processExitsWith: .success) {
             let thread = try RunLoopThread(name: "signals")
             let loop = thread.runLoop
+            // By then the loop has the descriptors that it sleeps with.
+            loop.untilAsleep()
             let descriptors = loop.performAndWait { ownDescriptors() }
             for _ in 0..<100 {
                 _ = try SignalSource(SIGUSR1) { _, _ in }
