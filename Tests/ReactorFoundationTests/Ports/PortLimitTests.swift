@@ -135,7 +135,7 @@ extension PortLimitTests {
     @Test(arguments: [[], Array(PortBytes.message("text").prefix(3)), PortBytes.message("text").dropLast()])
     func `a connection on which no message ends is closed`(bytes: [UInt8]) throws {
         let receiver = try PortReceiver(at: .ipv4Loopback(port: 0), limits: Self.impatient)
-        let (peer, begin) = (try SocketPeer(connectedTo: receiver.address), Deadline.now)
+        let (begin, peer) = (Deadline.now, try SocketPeer(connectedTo: receiver.address))
         peer.send(bytes)
         #expect(peer.receive(1).isEmpty && begin.duration(to: .now) >= .milliseconds(19))
     }
