@@ -333,3 +333,20 @@ private final class DeliveryJob: Sendable {
 
     func run() { outbox.withLock { $0.take() }?.deliver() }
 }
+
+extension Queue where Element == Outbox.Event {
+    /// Adds bytes of the body: to the last piece, if they fit there. Returns how much more memory the pieces take.
+    ///
+    /// So a server that drips, and a consumer that is behind, do not make a piece of each byte.
+    mutating func append(_ piece: [UInt8]) -> Int {
+        guard case .event(.bytes(var joined))? = last, joined.count + piece.count <= Outbox.pieceSize else {
+            append(.event(.bytes(piece)))
+            return piece.memory
+        }
+        removeLast()  // `joined` is then the only reference, so it is not copied
+        let before = joined.memory
+        joined.append(contentsOf: piece)
+        append(.event(.bytes(joined)))
+        return joined.memory - before
+    }
+}

@@ -64,18 +64,18 @@ extension RunLoop {
         let isMain: Bool
         let inbox: Inbox
         /// Jobs from other threads, which the loop's thread takes all at once.
-        private let incoming = Mutex(JobQueue())
+        private let incoming = Mutex(Queue<QueuedJob>())
         private let waiting: LoopBound<Waiting>
         /// The gates at which tasks wait for something that the loop's end does not open.
         private let waits = Mutex<[ObjectIdentifier: Gate]>([:])
         /// The jobs that the library's thread runs after the loop's end.
-        private let late = Mutex(JobQueue())
+        private let late = Mutex(Queue<QueuedJob>())
         /// How many jobs the loop's thread has taken in and not run.
         private let queued = LoopMeter.Counter()
 
         /// What only the loop's thread touches.
         private final class Waiting {
-            var jobs = JobQueue()
+            var jobs = Queue<QueuedJob>()
             /// The last sweep that ran jobs of this executor.
             var sweep: UInt64 = 0
             /// The activation that is running jobs of this executor; 0 for none.
@@ -228,7 +228,7 @@ extension RunLoop {
 
         /// Leaves the jobs that the loop's thread has not run.
         func leaveJobs() {
-            let left = exchange(&waiting.value.jobs, with: JobQueue())
+            let left = exchange(&waiting.value.jobs, with: Queue<QueuedJob>())
             queued.set(0)
             LateJobs.perform { [self] in
                 var left = left
@@ -243,7 +243,7 @@ extension RunLoop {
             // First, because the jobs may free this executor.
             reportLateJobs()
             LateJobs.perform { [self] in
-                var jobs = incoming.withLock { exchange(&$0, with: JobQueue()) }
+                var jobs = incoming.withLock { exchange(&$0, with: Queue<QueuedJob>()) }
                 late.withLock { $0.takeAll(of: &jobs) }
                 runLateJobs()
             }
