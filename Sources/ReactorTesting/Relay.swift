@@ -17,8 +17,7 @@ final class Relay {
         didSet { isStalled ? pause() : proceed() }
     }
 
-    /// What has been read, with the dates of arrival; no bytes for the end.
-    private var pieces: [(date: Deadline, bytes: [UInt8])] = []
+    private var pieces: [Piece] = []
     private var byteCount = 0
     /// How many bytes arrive before the sender is closed; nil for all.
     private var bytesLeft: Int?
@@ -32,6 +31,12 @@ final class Relay {
 
     /// How many bytes the relay keeps: a latency does not limit the throughput, and a sender that does not wait is stopped.
     private static let capacity = 262_144
+
+    /// Bytes that have been read, none for the end, and when they arrive.
+    private struct Piece {
+        let date: Deadline
+        var bytes: [UInt8]
+    }
 
     init(from: SocketPair, to: SocketPair, _ seed: UInt64) {
         (self.from, self.to) = (from, to)
@@ -101,7 +106,7 @@ final class Relay {
             guard count >= 0 else { return }
         } catch { return reset() }
         byteCount += bytes.count
-        pieces.append((.now + latency, bytes))
+        pieces.append(Piece(date: .now + latency, bytes: bytes))
         if bytes.isEmpty || byteCount >= Self.capacity {
             reader?.cancel()
             reader = nil
