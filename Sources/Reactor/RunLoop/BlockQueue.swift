@@ -12,6 +12,8 @@ struct PostedBlock {
 /// A pass looks at all of them, but only if one of its modes has a block.
 struct BlockQueue {
     private(set) var blocks: [PostedBlock] = []
+    /// Storage for the next batch.
+    private var spare: [PostedBlock] = []
 
     var isEmpty: Bool { blocks.isEmpty }
 
@@ -22,11 +24,22 @@ struct BlockQueue {
         new.removeAll(keepingCapacity: new.capacity <= Self.keptCapacity)
     }
 
-    /// Moves the blocks for any of `modes` to `batch`, which is empty.
-    mutating func take(for modes: ModeSet, into batch: inout [PostedBlock]) {
-        if blocks.allSatisfy({ $0.modes.intersects(modes) }) { return swap(&blocks, &batch) }
-        batch.append(contentsOf: blocks.lazy.filter { $0.modes.intersects(modes) })
-        blocks.removeAll { $0.modes.intersects(modes) }
+    /// Moves the blocks for any of `modes` out.
+    mutating func takeBatch(for modes: ModeSet) -> [PostedBlock] {
+        var batch = exchange(&spare, with: [])
+        if blocks.allSatisfy({ $0.modes.intersects(modes) }) {
+            swap(&blocks, &batch)
+        } else {
+            batch.append(contentsOf: blocks.lazy.filter { $0.modes.intersects(modes) })
+            blocks.removeAll { $0.modes.intersects(modes) }
+        }
+        return batch
+    }
+
+    /// Keeps the storage of a batch whose blocks have run, unless a nested run has left as much.
+    mutating func keepStorage(of batch: inout [PostedBlock]) {
+        batch.removeAll(keepingCapacity: batch.capacity <= Self.keptCapacity)
+        if spare.capacity < batch.capacity { swap(&batch, &spare) }
     }
 
     /// Storage for up to this many blocks, some 130 KB, is kept for reuse; what a burst needed beyond that is freed.

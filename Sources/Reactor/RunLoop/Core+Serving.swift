@@ -34,13 +34,10 @@ extension RunLoop.Core {
     private func runPendingBlocks(_ mode: RunLoop.RunningMode) -> Bool {
         var handled = !waitingExecutors.isEmpty && runJobs(mode)
         guard mode.blockCount > 0 else { return handled }
-        var batch: [PostedBlock] = []
-        swap(&batch, &spareBatch)
-        blocks.take(for: ModeSet([mode.own.mode, mode.common.mode]), into: &batch)
+        var batch = blocks.takeBatch(for: ModeSet([mode.own.mode, mode.common.mode]))
         count(batch, by: -1)
         handled = run(&batch) || handled
-        batch.removeAll(keepingCapacity: batch.capacity <= BlockQueue.keptCapacity)
-        if spareBatch.capacity < batch.capacity { swap(&batch, &spareBatch) }
+        blocks.keepStorage(of: &batch)
         return handled
     }
 

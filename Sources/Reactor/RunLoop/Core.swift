@@ -10,37 +10,22 @@ extension RunLoop {
         let meter: LoopMeter
         /// The loop, which owns this. Set when its thread first asks for it.
         private(set) unowned var loop: RunLoop!
-        /// By the modes' numbers.
-        private var states: [OwnedModeState?] = []
-        /// Shared by all common modes.
-        private let ownedCommonItems: OwnedModeState
-        /// Shared by all other modes; always empty.
-        private let ownedNoItems = OwnedModeState(.nowhere)
-        /// The loop's common set, as of the last time that the inbox was drained: a pass reads it without a lock.
-        private(set) var commonModes = RunLoop.firstCommonModes
+        private var modes = ModeTable()
         /// The source of the numbers that order things by their arrival.
         private var lastSequence: UInt64 = 0
         /// Storage that collecting the inbox reuses.
         private var collected = Inbox.Contents()
-        /// The commands being carried out.
-        private var commands = CommandQueue()
-        /// The commands that wait until the others have been carried out: they register descriptors.
-        private var lateCommands = CommandQueue()
-        private var isRunningLateCommands = false
+        private var commands = Commands()
         /// The blocks from the inbox; each mode counts its own.
         var blocks = BlockQueue()
-        /// Storage that running blocks reuses; empty while a sweep uses it.
-        var spareBatch: [PostedBlock] = []
         /// The executors that have jobs to run.
         var waitingExecutors: [RunLoop.Executor] = []
         /// What ends waits; made with the first mode's poller.
         var waker: Waker?
         /// The thread's timer slack (prctl(2)), in nanoseconds: the kernel may end a wait that much later.
         private(set) var timerSlack: Int64 = 0
-        /// The source that drains libdispatch's main queue; only the main loop has one, from its first activation on.
-        var mainQueue: MainQueueSource?
-        /// Whether the main queue could not be watched yet because there were no descriptors.
-        var lacksMainQueue = false
+        /// Whether the loop drains libdispatch's main queue: the main loop does, from its first activation on.
+        var mainQueueService = MainQueueService.none
         /// Whether the thread has run its last job.
         private(set) var hasEnded = false
         /// What lets another event loop run this one, while that lasts; the innermost of several.
@@ -49,7 +34,6 @@ extension RunLoop {
         init(identity: LoopIdentity, inbox: Inbox) {
             self.identity = identity
             (self.inbox, meter) = (inbox, inbox.meter)
-            ownedCommonItems = OwnedModeState(.common, shared: ownedNoItems.state)
         }
 
         func adopt(_ loop: RunLoop) {
@@ -69,24 +53,23 @@ extension RunLoop {
 
         @inline(never)
         private func makeState(of mode: Mode) -> ModeState {
-            let shared = commonModes.contains(mode) ? ownedCommonItems.state : ownedNoItems.state
-            let owned = OwnedModeState(mode, shared: shared)
-            // Changed as a copy: nothing may read the property while it changes.
-            var states = states
-            while states.count <= Int(mode.index) { states.append(nil) }
-            states[Int(mode.index)] = owned
-            self.states = states
-            return owned.state
+            changeModes { $0.add(mode) }
+            return modes.known(mode)!
+        }
+
+        /// Changes a copy: nothing may read the property while it changes, as the items that it releases could.
+        private func changeModes(_ change: (inout ModeTable) -> Void) {
+            var modes = modes
+            change(&modes)
+            self.modes = modes
         }
 
         @inline(__always)
-        func knownState(of mode: Mode) -> ModeState? {
-            if mode == .common { return commonItems }
-            let index = Int(mode.index)
-            return index < states.count ? states[index]?.state : nil
-        }
+        func knownState(of mode: Mode) -> ModeState? { modes.known(mode) }
 
-        var commonItems: ModeState { ownedCommonItems.state }
+        var commonItems: ModeState { modes.commonItems }
+
+        var commonModes: ModeSet { modes.common }
 
         /// Notes that the loop runs in a mode.
         func noteRun(in state: ModeState) {
@@ -97,16 +80,10 @@ extension RunLoop {
 
         func running(_ mode: Mode) -> RunningMode { RunningMode(own: state(of: mode)) }
 
-        var knownStates: [ModeState] {
-            let states = states
-            return [commonItems] + states.compactMap { $0?.state }
-        }
+        var knownStates: [ModeState] { modes.allKnown }
 
         func modeBecameCommon(_ mode: Mode) {
-            var commonModes = commonModes
-            commonModes.insert(mode)
-            self.commonModes = commonModes
-            knownState(of: mode)?.shared = commonItems
+            changeModes { $0.makeCommon(mode) }
             let states = knownStates
             for timer in states.flatMap({ $0.timers.elements }) {
                 update(timer)
@@ -126,22 +103,22 @@ extension RunLoop {
         @inline(never)
         private func drainContents() {
             runCommands()
-            guard !isRunningLateCommands else { return }
-            isRunningLateCommands = true
-            while let command = lateCommands.takeFirst() {
+            guard !commands.isRunningLate else { return }
+            commands.isRunningLate = true
+            while let command = commands.late.popFirst() {
                 if inbox.hasSomething { runCommands() }
                 command(self)
             }
-            isRunningLateCommands = false
+            commands.isRunningLate = false
         }
 
         /// Whether commands are being carried out, and this is not the last of them.
-        var hasMoreCommands: Bool { !commands.isEmpty }
+        var hasMoreCommands: Bool { !commands.due.isEmpty }
 
         /// Carries out `command`, which registers a descriptor, after the other commands: a descriptor that one of them has
         /// closed must leave the pollers before another one with the same number is registered. If each command carried out
         /// the others first, the calls would nest as deep as there are commands.
-        func runLater(_ command: @escaping Inbox.Command) { lateCommands.append([command]) }
+        func runLater(_ command: @escaping Inbox.Command) { commands.late.append(command) }
 
         private func runCommands() {
             var contents = Inbox.Contents()
@@ -152,14 +129,13 @@ extension RunLoop {
             blocks.append(&contents.blocks)
             for executor in contents.executors { executor.receiveJobs(in: self) }
             contents.executors.removeAll(keepingCapacity: true)
-            commands.append(contents.commands)
-            while let command = commands.takeFirst() {
+            commands.due.takeAll(of: &contents.commands)
+            while let command = commands.due.popFirst() {
                 // A run of the loop within the command carries out the rest.
-                if !commands.isEmpty { inbox.noteRest() }
+                if hasMoreCommands { inbox.noteRest() }
                 command(self)
             }
             for source in contents.signalled { source.receiveSignal(in: self) }
-            contents.commands.removeAll(keepingCapacity: true)
             contents.signalled.removeAll(keepingCapacity: true)
             swap(&contents, &collected)
         }
@@ -201,7 +177,8 @@ extension RunLoop {
             endItems()
             repeat { serveJobs(while: isInTime) } while !endPosts()
             let isComplete = waitingExecutors.isEmpty
-            (states, waitingExecutors, waker) = ([], [], nil)
+            changeModes { $0.removeAll() }
+            (waitingExecutors, waker) = ([], nil)
             return isComplete
         }
 
@@ -233,7 +210,7 @@ extension RunLoop {
                 source.endWithLoop(loop)
             }
             for executor in loop.executors.withLock({ $0 }) { executor.endWaits() }
-            mainQueue = nil
+            mainQueueService = .none
             var dropped = BlockQueue()
             swap(&dropped, &blocks)
             withExtendedLifetime(dropped) {}
@@ -241,23 +218,10 @@ extension RunLoop {
     }
 }
 
-/// Commands in the order in which they came. A command may append others, and may have the rest carried out.
-private struct CommandQueue {
-    private var commands: [Inbox.Command] = []
-    /// The index of the first that has not been taken.
-    private var next = 0
-
-    var isEmpty: Bool { next == commands.count }
-
-    mutating func append(_ more: [Inbox.Command]) { commands.append(contentsOf: more) }
-
-    mutating func takeFirst() -> Inbox.Command? {
-        guard next < commands.count else {
-            commands.removeAll(keepingCapacity: true)
-            next = 0
-            return nil
-        }
-        next += 1
-        return commands[next - 1]
-    }
+/// The commands from the inbox, in the order in which they came. One may add others, and may have the rest carried out.
+private struct Commands {
+    var due = Queue<Inbox.Command>()
+    /// Those that wait until the others have been carried out: they register descriptors.
+    var late = Queue<Inbox.Command>()
+    var isRunningLate = false
 }

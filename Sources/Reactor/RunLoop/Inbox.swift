@@ -1,4 +1,3 @@
-import Glibc
 import Synchronization
 
 /// What other threads post to a loop, and what they may know about it: the only part of a loop that they touch.
@@ -12,7 +11,7 @@ final class Inbox: Sendable {
 
     struct Contents {
         var blocks: [PostedBlock] = []
-        var commands: [Command] = []
+        var commands = Queue<Command>()
         var signalled: [RunLoop.Source] = []
         /// Those that other threads have given jobs.
         var executors: [RunLoop.Executor] = []
@@ -33,15 +32,7 @@ final class Inbox: Sendable {
     private let closed = Atomic(false)
     /// Set whenever anything is added to `contents`, so that a loop with nothing to collect need not lock.
     private let hasContents = Atomic(false)
-    /// Whether the loop must make one more pass before it sleeps. With `sleepingOn` this is the handshake that loses no
-    /// wake-up: a poster sets this and then reads `sleepingOn`; the loop sets `sleepingOn` and then reads this.
-    private let wakeUpRequested = Atomic(false)
-    /// The event counter of the poller that the loop sleeps in; -1 while it does not.
-    private let sleepingOn = Atomic<CInt>(-1)
-    /// Whether this activation consumed a wake-up that may have been meant for an outer one.
-    private let wakeUpConsumed = Atomic(false)
-    /// How many threads are about to write to the counter that they have read from `sleepingOn`.
-    private let pendingWrites = Atomic(0)
+    private let sleep = SleepState()
     private let hasReportedLateJobs = Atomic(false)
     private let activation = Atomic(ActivationWord.none)
     /// The activations that are to end: bit 0 is the outermost, and the last bit stands for all deeper ones, too.
@@ -207,18 +198,7 @@ final class Inbox: Sendable {
         }
     }
 
-    // An exchange rather than a store, so that `beginPass` sees everything that was posted before.
-    func wakeUp() {
-        _ = wakeUpRequested.exchange(true, ordering: .sequentiallyConsistent)
-        guard sleepingOn.load(ordering: .sequentiallyConsistent) >= 0 else { return }
-        pendingWrites.add(1, ordering: .sequentiallyConsistent)
-        let counter = sleepingOn.exchange(-1, ordering: .sequentiallyConsistent)
-        if counter >= 0 {
-            if LoopDiagnostics.isMeasuring { noteWaker() }
-            addOne(toEventCounter: counter)
-        }
-        pendingWrites.subtract(1, ordering: .releasing)
-    }
+    func wakeUp() { sleep.wakeUp { if LoopDiagnostics.isMeasuring { noteWaker() } } }
 
     private func noteWaker() { meter.noteWaker(currentThreadName) }
 
@@ -229,13 +209,12 @@ final class Inbox: Sendable {
 
     /// Requests one more pass before the loop sleeps.
     func requestPass() {
-        guard !wakeUpRequested.load(ordering: .relaxed) else { return }
-        wakeUp()
+        if !sleep.isPassRequested { wakeUp() }
     }
 
     /// Wakes the loop if the event loop that hosts it is waiting for it: then this thread is running that loop's code.
     func wakeIfHosted() {
-        if sleepingOn.load(ordering: .relaxed) >= 0 { wakeUp() }
+        if sleep.isAsleep { wakeUp() }
     }
 
     /// Whether there is something to collect.
@@ -258,7 +237,7 @@ final class Inbox: Sendable {
         let inner = activation.load(ordering: .relaxed).nested(in: mode, isHosted: isHosted)
         return OuterActivation(
             activation: activation.exchange(inner, ordering: .acquiringAndReleasing),
-            hasConsumedWakeUp: wakeUpConsumed.exchange(false, ordering: .relaxed),
+            hasConsumedWakeUp: sleep.beginActivation(),
             callout: meter.exchangeCallout(.none))
     }
 
@@ -268,11 +247,8 @@ final class Inbox: Sendable {
         // A request that the inner activation has not answered ends with it.
         activation.store(outer.activation, ordering: .releasing)
         _ = meter.exchangeCallout(outer.callout)
-        let consumed = wakeUpConsumed.load(ordering: .relaxed)
-        wakeUpConsumed.store(consumed || outer.hasConsumedWakeUp, ordering: .relaxed)
-        if consumed, outer.activation.depth > 0 {
-            _ = wakeUpRequested.exchange(true, ordering: .sequentiallyConsistent)
-        }
+        let consumed = sleep.endActivation(outerHasConsumed: outer.hasConsumedWakeUp)
+        if consumed, outer.activation.depth > 0 { sleep.requestPass() }
     }
 
     /// Changes the mode of an activation that another event loop hosts.
@@ -293,34 +269,27 @@ final class Inbox: Sendable {
     }
 
     /// Begins a pass, which answers all requests for one so far: it sees everything that was posted before them.
-    func beginPass() {
-        // Most passes find nothing, and a look is cheaper than an exchange.
-        guard wakeUpRequested.load(ordering: .acquiring),
-            wakeUpRequested.exchange(false, ordering: .sequentiallyConsistent)
-        else { return }
-        wakeUpConsumed.store(true, ordering: .relaxed)
-    }
+    func beginPass() { sleep.beginPass() }
 
     /// Announces that the loop sleeps until `counter` is written. False if it must make a pass, and not sleep.
     @inline(always)
     func beginSleep(on counter: CInt) -> Bool {
-        sleepingOn.store(counter, ordering: .sequentiallyConsistent)
+        sleep.announce(counter)
         // A stop may have come after the last pass looked for one and before this one took its wake-up.
-        let mustPass = wakeUpRequested.load(ordering: .sequentiallyConsistent) || isStopRequested
+        let mustPass = sleep.isPassRequested || isStopRequested
         if mustPass { endSleep() }
         return !mustPass
     }
 
-    func endSleep() { sleepingOn.store(-1, ordering: .relaxed) }
+    func endSleep() { sleep.end() }
 
     /// Whether another thread has written the counter that the loop slept on, or is about to.
-    var isWokenByThread: Bool { sleepingOn.load(ordering: .relaxed) < 0 }
+    var isWokenByThread: Bool { !sleep.isAsleep }
 
     /// Refuses further posts, and waits for the threads that are writing to a counter that is about to be closed.
     func close() {
         contents.withLock { _ in closed.store(true, ordering: .relaxed) }
-        sleepingOn.store(-1, ordering: .sequentiallyConsistent)
-        while pendingWrites.load(ordering: .sequentiallyConsistent) > 0 { sched_yield() }
+        sleep.close()
     }
 
     /// Closes the inbox to everything, unless work is pending; returns whether it did.

@@ -23,6 +23,14 @@ final class MainQueueSource: EventSource {
     override var callTitle: String { "block of the main queue or job of the main actor" }
 }
 
+/// Whether the main loop drains libdispatch's main queue.
+enum MainQueueService {
+    case none
+    /// It is to, but there were no descriptors to watch it with. Each pass tries again.
+    case lacking
+    case running(MainQueueSource)
+}
+
 /// The descriptor that libdispatch makes readable when its main queue gets work. The first call creates it.
 package func mainQueueHandle() throws(Errno) -> CInt {
     // libdispatch ends the process if it gets no descriptor.
@@ -33,13 +41,17 @@ package func mainQueueHandle() throws(Errno) -> CInt {
 extension RunLoop.Core {
     /// Makes the main loop drain libdispatch's main queue from its first activation on.
     func serveMainQueue() {
-        guard mainQueue == nil else { return }
-        // Each pass tries again until it is watched.
-        lacksMainQueue = true
+        if mainQueue != nil { return }
+        mainQueueService = .lacking
         guard let handle = try? mainQueueHandle() else { return }
         let source = MainQueueSource(handle: handle)
         guard (try? loop.add(source, forMode: .common)) != nil else { return }
-        mainQueue = source
-        lacksMainQueue = false
+        mainQueueService = .running(source)
     }
+
+    var mainQueue: MainQueueSource? {
+        if case .running(let source) = mainQueueService { source } else { nil }
+    }
+
+    var lacksMainQueue: Bool { if case .lacking = mainQueueService { true } else { false } }
 }
