@@ -22,6 +22,24 @@ need_swift() {
         fail "Swift $found is too old. Install Swift $wanted or newer: $install"
 }
 
+# The modules of the package's products.
+# shellcheck disable=SC2034 # the scripts that source this use it
+modules=(Reactor ReactorFoundation ReactorTLS ReactorHTTP ReactorHTTPFoundation ReactorGLib ReactorTesting)
+
+# Sets `module_options`: where tools that do not read the package find the built modules and what those import.
+find_modules() {
+    local built map flag
+    built=$(swift build --package-path "$package" --show-bin-path)
+    module_options=(
+        -target "$(swift -print-target-info | sed -n 's/.*"unversionedTriple": "\(.*\)".*/\1/p')" -I "$built/Modules"
+    )
+    for map in "$package"/Sources/CReactor{Libevent,Libcurl,GLib,OpenSSL} "$built"/CReactorLinux.build \
+        "$package"/.build/checkouts/swift-system/Sources/CSystem/include; do
+        module_options+=(-Xcc "-fmodule-map-file=$map/module.modulemap")
+    done
+    for flag in $(pkg-config --cflags glib-2.0); do module_options+=(-Xcc "$flag"); done
+}
+
 # Installs libevent, libcurl, OpenSSL and GLib with apt unless pkg-config finds them.
 need_libraries() {
     pkg-config --exists libevent_core libcurl openssl glib-2.0 2>/dev/null ||
