@@ -8,7 +8,7 @@ import Reactor
 /// ```
 public struct TLSError: Error, Hashable, Sendable {
     /// Why TLS has failed.
-    public enum Reason: Hashable, Sendable {
+    @nonexhaustive public enum Reason: Hashable, Sendable {
         /// The peer's certificate is for other names than this one.
         case wrongName(String)
         /// The peer's name is not known, so it cannot be checked: set ``TLSSettings/peerName``.

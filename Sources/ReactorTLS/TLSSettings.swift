@@ -22,7 +22,7 @@ public struct TLSSettings: Hashable, Sendable {
     }
 
     /// What is checked of the peer's certificates.
-    public enum Verification: Hashable, Sendable {
+    @nonexhaustive public enum Verification: Hashable, Sendable {
         /// The chain; and on a client, that one of the certificate's alternative names is
         /// ``TLSSettings/peerName``.
         case full
@@ -35,7 +35,7 @@ public struct TLSSettings: Hashable, Sendable {
     }
 
     /// Whether a server asks its clients for certificates.
-    public enum ClientCertificates: Hashable, Sendable {
+    @nonexhaustive public enum ClientCertificates: Hashable, Sendable {
         /// It does not.
         case ignored
         /// It does, and checks them, but accepts clients without.
@@ -45,7 +45,7 @@ public struct TLSSettings: Hashable, Sendable {
     }
 
     /// A version of TLS.
-    public enum Version: Int, Hashable, Comparable, Sendable {
+    @nonexhaustive public enum Version: Int, Hashable, Comparable, Sendable {
         /// TLS 1.2 (RFC 5246).
         case tls12 = 0x0303
         /// TLS 1.3 (RFC 8446).
@@ -100,7 +100,7 @@ public struct TLSSettings: Hashable, Sendable {
 }
 
 /// The issuers of certificates to trust.
-public enum TLSTrust: Hashable, Sendable {
+@nonexhaustive public enum TLSTrust: Hashable, Sendable {
     /// The system's: OpenSSL's directory, or `SSL_CERT_DIR` and `SSL_CERT_FILE`.
     case system
     /// The certificates in this file (PEM).

@@ -17,7 +17,7 @@ public enum LoopDiagnostics {
     /// What looks like a mistake.
     public struct Report: Sendable, Hashable, CustomStringConvertible {
         /// The kinds of mistakes that are reported.
-        public enum Kind: Sendable, Hashable {
+        @nonexhaustive public enum Kind: Sendable, Hashable {
             /// A callback kept its loop from serving anything else for longer than ``LoopDiagnostics/slowCallback``. Runs of
             /// the loop within the callback do not count.
             case slowCallback

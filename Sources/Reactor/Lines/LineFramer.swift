@@ -183,7 +183,7 @@ extension LineFramer {
     }
 
     /// What follows the last byte of a delivery.
-    public enum Ending: Sendable, Hashable {
+    @nonexhaustive public enum Ending: Sendable, Hashable {
         /// The terminator.
         case terminated
         /// The end of the stream.
@@ -195,7 +195,7 @@ extension LineFramer {
     }
 
     /// What to do with a line that exceeds the limit.
-    public enum Overflow: Sendable, Hashable {
+    @nonexhaustive public enum Overflow: Sendable, Hashable {
         /// Throw `LineTooLong`, after all earlier lines have been delivered.
         case fail
         /// Deliver the first `limit` bytes when the line has ended, and skip the others.
@@ -229,7 +229,7 @@ extension LineFramer.LineTooLong: CustomStringConvertible {
 }
 
 /// What ends a line.
-public enum LineTerminator: Sendable, Hashable {
+@nonexhaustive public enum LineTerminator: Sendable, Hashable {
     /// LF. A CR before it belongs to the line.
     case lineFeed
     /// LF, or CR LF: for text files of any origin. A CR anywhere else belongs to the line.

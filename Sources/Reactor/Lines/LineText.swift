@@ -1,7 +1,7 @@
 import CReactorLinux
 
 /// What to do with a line that is not UTF-8.
-public enum TextPolicy: Sendable, Hashable {
+@nonexhaustive public enum TextPolicy: Sendable, Hashable {
     /// Each ill-formed sequence becomes U+FFFD, as with `String(decoding:as:)`.
     case repair
     /// Throw `InvalidText`.

@@ -1,7 +1,7 @@
 /// Why a stream does not open, or stops: it is required to do what this program does not support.
 ///
 /// The stream neither sends plain bytes in place of protected ones, nor connects without the proxy.
-public enum StreamRequirementError: Error, Hashable, Sendable {
+@nonexhaustive public enum StreamRequirementError: Error, Hashable, Sendable {
     /// A security level that is not available was set: SSL 2 or 3, or any in a program without ReactorTLS.
     /// The value is Cocoa's name of the level.
     case securityUnavailable(level: String)

@@ -9,7 +9,7 @@ public import SystemPackage
 /// ```
 public struct IOError: Error, Hashable, Sendable {
     /// What was attempted.
-    public enum Operation: String, Sendable {
+    @nonexhaustive public enum Operation: String, Sendable {
         /// Opening a file.
         case open
         /// Connecting to an address or a host.

@@ -2,7 +2,7 @@ public import SystemPackage
 
 extension SocketAddress {
     /// Why a name is not valid for a Unix-domain socket; unix(7).
-    public enum UnixNameError: Error, Sendable, Hashable, CustomStringConvertible {
+    @nonexhaustive public enum UnixNameError: Error, Sendable, Hashable, CustomStringConvertible {
         /// The name is empty.
         case empty
         /// The name is longer than ``SocketAddress/unixNameLimit``.

@@ -62,7 +62,7 @@ extension ChildProcess {
 
 extension ChildProcess.Configuration {
     /// The variables of a child.
-    public enum Environment: Sendable, Hashable {
+    @nonexhaustive public enum Environment: Sendable, Hashable {
         /// Those of this process.
         case inherited
         /// Those of this process, with these added or replaced, and those with the value nil removed. All other entries are
@@ -73,7 +73,7 @@ extension ChildProcess.Configuration {
     }
 
     /// The process group and the session of a child.
-    public enum Group: Sendable, Hashable {
+    @nonexhaustive public enum Group: Sendable, Hashable {
         /// Those of this process.
         case inherited
         /// A new group, which the child leads, so that ``ChildProcess/sendToGroup(_:)`` reaches its children.
@@ -85,7 +85,7 @@ extension ChildProcess.Configuration {
     }
 
     /// What a child reads.
-    public enum Input: Sendable {
+    @nonexhaustive public enum Input: Sendable {
         /// What this process reads.
         case inherited
         /// Nothing (`/dev/null`).
@@ -99,7 +99,7 @@ extension ChildProcess.Configuration {
     }
 
     /// Where a child writes.
-    public enum Output: Sendable {
+    @nonexhaustive public enum Output: Sendable {
         /// Where this process writes.
         case inherited
         /// Nowhere (`/dev/null`).
@@ -113,7 +113,7 @@ extension ChildProcess.Configuration {
     }
 
     /// Where a child writes messages.
-    public enum ErrorOutput: Sendable {
+    @nonexhaustive public enum ErrorOutput: Sendable {
         /// Where this process writes messages.
         case inherited
         /// Nowhere (`/dev/null`).

@@ -188,7 +188,7 @@ extension ChildProcess {
     /// How a process has ended, and what it has used.
     public struct Termination: Sendable, Hashable {
         /// Why a process has ended.
-        public enum Reason: Sendable, Hashable {
+        @nonexhaustive public enum Reason: Sendable, Hashable {
             /// It returned from main or called exit(3), with a status from 0 to 255.
             case exited(status: Int32)
             /// A signal ended it, perhaps with a core dump.

@@ -22,7 +22,7 @@ public import SystemPackage
 /// Each timer uses a descriptor: timerfd_create(2), with `TFD_TIMER_CANCEL_ON_SET`. It does not wake a suspended system.
 public final class ClockTimer: EventSource {
     /// A clock of the system. Its dates are durations since its epoch.
-    public enum Clock: Sendable {
+    @nonexhaustive public enum Clock: Sendable {
         /// The date and time, since 1970-01-01 00:00 UTC (`CLOCK_REALTIME`). It may be set.
         case wallClock
         /// The time since the system started, including while it was suspended (`CLOCK_BOOTTIME`).
@@ -35,7 +35,7 @@ public final class ClockTimer: EventSource {
     }
 
     /// Why the closure is called.
-    public enum Event: Sendable, Hashable {
+    @nonexhaustive public enum Event: Sendable, Hashable {
         /// The fire date has come. `count` is above one if more intervals have passed since.
         case fired(count: Int)
         /// The wall clock was set. The fire date stays.

@@ -41,7 +41,7 @@ public import SystemPackage
 /// ``RunLoop/fileEvents(at:recursively:inModes:)``.
 public final class FileWatcher: EventSource {
     /// A change of a file, or of what is watched.
-    public enum Event: Sendable, Hashable {
+    @nonexhaustive public enum Event: Sendable, Hashable {
         /// A file or folder was created, or moved here from where it was not watched, perhaps replacing another. The contents
         /// of a folder are reported after it.
         case created(FilePath)

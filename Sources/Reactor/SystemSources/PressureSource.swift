@@ -19,7 +19,7 @@ import SystemPackage
 /// The kernel needs `CONFIG_PSI`, and `psi=1` among its parameters if it is off by default.
 public final class PressureSource: EventSource {
     /// What is short.
-    public enum Resource: String, Sendable {
+    @nonexhaustive public enum Resource: String, Sendable {
         /// Memory: tasks reclaim it, or read pages again that were dropped.
         case memory
         /// The processor: tasks could run, and wait.
@@ -37,7 +37,7 @@ public final class PressureSource: EventSource {
     }
 
     /// What has happened.
-    public enum Event: Sendable, Hashable {
+    @nonexhaustive public enum Event: Sendable, Hashable {
         /// Tasks have lost the given time.
         case stalled
         /// The kernel has stopped watching. The source is closed when the closure returns.

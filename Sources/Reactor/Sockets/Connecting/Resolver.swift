@@ -21,7 +21,7 @@ public import SystemPackage
 /// ```
 public enum Resolver {
     /// The transport that a service is for: services(5) lists some services for one of the two only.
-    public enum Transport: Sendable, Hashable {
+    @nonexhaustive public enum Transport: Sendable, Hashable {
         /// TCP.
         case stream
         /// UDP.

@@ -11,7 +11,7 @@ import SystemPackage
 /// is, so that no resolver of this machine sees it. The ``Stream/connectTimeout`` covers all of it.
 public struct StreamProxy: Hashable, Sendable {
     /// The protocol that the proxy speaks.
-    public enum Kind: Hashable, Sendable {
+    @nonexhaustive public enum Kind: Hashable, Sendable {
         /// SOCKS 5 (RFC 1928), with user name and password if there are any (RFC 1929).
         case socks5
         /// SOCKS 4 for addresses, and 4a for names. No IPv6, and no password.
@@ -69,7 +69,7 @@ extension StreamProxy: CustomStringConvertible, CustomReflectable {
 /// ```
 public struct StreamProxyError: Error, Hashable, Sendable {
     /// Why it has failed.
-    public enum Reason: Hashable, Sendable {
+    @nonexhaustive public enum Reason: Hashable, Sendable {
         /// A failure of the proxy itself.
         case generalFailure
         /// The proxy's rules forbid the connection.

@@ -55,7 +55,7 @@ public final class DatagramSocket: EventSource {
     }
 
     /// An event other than a datagram.
-    public enum Event: Sendable, Hashable {
+    @nonexhaustive public enum Event: Sendable, Hashable {
         /// There is room again after a ``DatagramSocket/send(_:to:)-([UInt8],_)`` that found none.
         case hasSpaceAvailable
         /// The kernel has reported an error, such as `Errno.connectionRefused` if no socket receives at the connected address.
