@@ -55,13 +55,11 @@ extension RunLoop {
         {
             try Task.checkCancellation()
             guard deadline > now else { return }
-            let gate = Gate(on: executor)
+            let gate = Gate(on: loop, executor)
             guard executor.beginWaiting(at: gate) else { throw CancellationError() }
             defer { executor.endWaiting(at: gate) }
             let timer = GateTimer(
-                deadline, tolerance: tolerance ?? .zero, on: loop, inModes: executor.modes, file: file,
-                line: line
-            ) { gate.open() }
+                deadline, tolerance: tolerance ?? .zero, at: gate, file: file, line: line)
             defer { withExtendedLifetime(timer) {} }
             while deadline > now {
                 await gate.wait(isolation: #isolation)

@@ -10,7 +10,6 @@ import SystemPackage
 @usableFromInline
 final class EventSubscription: Sendable {
     @usableFromInline let signal: EventSignal
-    let loop: RunLoop
     /// Any thread may release them last: their handlers capture only what is `Sendable`, and before the loop adds them, and
     /// once they have ended, they belong to no loop.
     private let sources: LoopBound<[EventSource]>
@@ -21,12 +20,15 @@ final class EventSubscription: Sendable {
     /// Whether the client must keep a descriptor open until the sources have ended.
     private let isWatchingDescriptor: Bool
 
-    /// Adds `sources` to `loop` on its thread: now, if this is it.
+    var loop: RunLoop { signal.gate.loop }
+
+    /// Adds `sources` to the signal's loop on its thread: now, if this is it.
     init(
-        to sources: [EventSource], _ timer: Timer? = nil, on loop: RunLoop, _ signal: EventSignal,
+        to sources: [EventSource], _ signal: EventSignal, timer: Timer? = nil,
         for interest: Readiness = .readable, isWatchingDescriptor: Bool = false
     ) {
-        (self.loop, self.signal, self.timer, self.interest) = (loop, signal, timer, interest)
+        let loop = signal.gate.loop
+        (self.signal, self.timer, self.interest) = (signal, timer, interest)
         self.isWatchingDescriptor = isWatchingDescriptor
         self.sources = LoopBound(sources, owner: loop.identity)
         loop.requireNotOfParent()
@@ -38,16 +40,11 @@ final class EventSubscription: Sendable {
     /// - Parameter ended: Called when the loop does not watch any more.
     convenience init(
         on loop: RunLoop, inModes modes: [RunLoop.Mode], watching descriptor: FileDescriptor,
-        for interest: Readiness, into events: EventQueue<Readiness>? = nil,
-        ended: @escaping @Sendable () -> Void = {}
+        for interest: Readiness, ended: @escaping @Sendable () -> Void = {}
     ) {
-        let signal = EventSignal(on: loop.executor(inModes: modes), isPaused: true, ended: ended)
-        let inlet = EventInlet(signal, events)
-        let source = DescriptorSource(descriptor, for: []) { source, readiness in
-            // Not an event that is kept: it may be over when the consumer asks.
-            if signal.beginDelivery() { inlet.put(readiness) } else { try? source.setInterest([]) }
-        }
-        self.init(to: [source], on: loop, signal, for: interest, isWatchingDescriptor: true)
+        let signal = EventSignal(on: loop, inModes: modes, isPaused: true, ended: ended)
+        let source = AwaitedDescriptor(descriptor, signal)
+        self.init(to: [source], signal, for: interest, isWatchingDescriptor: true)
     }
 
     deinit { end() }
@@ -101,6 +98,26 @@ final class EventSubscription: Sendable {
     }
 }
 
+/// A descriptor that the kernel watches while the consumer waits for it to be ready.
+private final class AwaitedDescriptor: EventSource {
+    private let signal: EventSignal
+
+    init(_ descriptor: FileDescriptor, _ signal: EventSignal) {
+        self.signal = signal
+        super.init(descriptor.rawValue, for: [])
+    }
+
+    override var kind: String { "descriptor source" }
+
+    override func serve(_ readiness: Readiness) -> Bool {
+        // Not an event that is kept: it may be over when the consumer asks.
+        if signal.beginDelivery(of: readiness) { signal.gate.open() } else { try? setInterest([]) }
+        return true
+    }
+
+    override func ended() { signal.finish() }
+}
+
 // MARK: - Waiting for a descriptor
 
 // The kernel watches the descriptor, which another object owns, while a task waits, and after a timeout until the next event. A
@@ -122,11 +139,11 @@ extension EventSubscription {
 
     /// Waits until the descriptor is ready. May return early.
     ///
-    /// - Throws: `Errno.canceled`; `Errno.timedOut`; what epoll_ctl(2) does; `Errno.badFileDescriptor` once
-    ///   the subscription or the loop's thread has ended.
+    /// - Throws: As ``Gate/wait(until:)``; what epoll_ctl(2) does; `Errno.badFileDescriptor` once the subscription or the
+    ///   loop's thread has ended.
     nonisolated(nonsending) func wait(until deadline: Deadline?) async throws(Errno) {
         guard prepareToWait() else { throw endReason }
-        try await suspend(until: deadline)
+        try await signal.gate.wait(until: deadline)
     }
 
     /// Waits until `date`, whether the descriptor is ready or not; throws as ``wait(until:)`` if `deadline`
@@ -135,22 +152,12 @@ extension EventSubscription {
         while date > loop.now {
             if signal.isOver { throw endReason }
             if let deadline, deadline <= loop.now { throw .timedOut }
-            try await suspend(until: deadline.map { min($0, date) } ?? date)
+            try await signal.gate.wait(until: deadline.map { min($0, date) } ?? date)
         }
     }
 
     /// Why nothing can be awaited any more.
     private var endReason: Errno { signal.takeFailure() ?? .badFileDescriptor }
-
-    private nonisolated(nonsending) func suspend(until deadline: Deadline?) async throws(Errno) {
-        if Task.isCancelled { throw .canceled }
-        let gate = signal.gate
-        guard let deadline else { return await gate.wait(isolation: #isolation) }
-        guard deadline > loop.now else { throw .timedOut }
-        let timer = GateTimer(deadline, on: loop, inModes: gate.executor.modes) { gate.open() }
-        await gate.wait(isolation: #isolation)
-        withExtendedLifetime(timer) {}
-    }
 }
 
 extension Duration? {

@@ -22,8 +22,11 @@ extension RunLoop {
         /// Takes the event that has been waited for.
         private let take: @Sendable () -> Element?
 
-        init(_ subscription: EventSubscription, _ queue: EventQueue<Element>, _ subject: String = "") {
-            (self.subscription, self.subject, take) = (subscription, subject, queue.take)
+        init(
+            _ subscription: EventSubscription, _ subject: String = "",
+            take: @escaping @Sendable () -> Element?
+        ) {
+            (self.subscription, self.subject, self.take) = (subscription, subject, take)
         }
 
         /// Begins an iteration.
@@ -124,15 +127,15 @@ extension RunLoop {
         every interval: Duration, tolerance: Duration = .zero, inModes modes: [Mode] = [.common],
         file: StaticString = #fileID, line: UInt = #line
     ) -> Events<Deadline, Never> {
-        let (signal, ticks) = (EventSignal(on: executor(inModes: modes)), EventQueue<Deadline>())
+        let (signal, ticks) = (EventSignal(on: self, inModes: modes), EventQueue<Deadline>())
         let timer = Timer(
             interval: interval, repeats: true, tolerance: tolerance, file: file, line: line
         ) { [inlet = EventInlet(signal, ticks)] timer in
             let date = timer.fireDate
-            inlet.put(date)
+            inlet.put(date) { _ in true }
         }
         for mode in modes { add(timer, forMode: mode) }
-        return Events(EventSubscription(to: [], timer, on: self, signal), ticks)
+        return Events(EventSubscription(to: [], signal, timer: timer), take: ticks.take)
     }
 
     /// The signals that the process receives, as ``SignalSource`` catches them, from now on.
@@ -152,16 +155,16 @@ extension RunLoop {
     public func signals(
         _ signals: CInt..., inModes modes: [Mode] = [.common]
     ) throws(IOError) -> Events<CInt, any Error> {
-        let (signal, numbers) = (EventSignal(on: executor(inModes: modes)), EventQueue<CInt>())
+        let (signal, numbers) = (EventSignal(on: self, inModes: modes), EventQueue<CInt>())
         let inlet = EventInlet(signal, numbers)
         var sources: [SignalSource] = []
         for number in signals {
             let source = try attempt(.watch, "signal \(number)") { () throws(Errno) in
-                try SignalSource(number) { _, _ in inlet.append(number) { $0 == number } }
+                try SignalSource(number) { _, _ in inlet.put(number) { $0 == number } }
             }
             sources.append(source)
         }
-        return Events(EventSubscription(to: sources, on: self, signal), numbers, "signals")
+        return Events(EventSubscription(to: sources, signal), "signals", take: numbers.take)
     }
 
     /// What `descriptor` is ready for, each time that it is awaited while the descriptor is ready.
@@ -187,9 +190,8 @@ extension RunLoop {
     public func readiness(
         of descriptor: FileDescriptor, for interest: Readiness, inModes modes: [Mode] = [.common]
     ) -> Events<Readiness, any Error> {
-        let queue = EventQueue<Readiness>()
-        let subscription = EventSubscription(
-            on: self, inModes: modes, watching: descriptor, for: interest, into: queue)
-        return Events(subscription, queue, descriptorName(descriptor.rawValue))
+        let subscription = EventSubscription(on: self, inModes: modes, watching: descriptor, for: interest)
+        return Events(
+            subscription, descriptorName(descriptor.rawValue), take: subscription.signal.takeReadiness)
     }
 }

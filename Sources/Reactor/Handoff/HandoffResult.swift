@@ -28,20 +28,20 @@ extension InputStream {
         to processor: sending Processor, on queue: DispatchQueue, limits: HandoffLimits = HandoffLimits()
     ) async throws(IOError) -> HandoffReport<Processor.Output> {
         let scheduled = engine.scheduledPlace
-        let place: TaskPlace
+        let gate: Gate
         do throws(Errno) {
             let (loop, executor) = try RunLoop.place(of: #isolation, orOn: scheduled?.loop)
-            place = TaskPlace(on: loop, executor)
+            gate = Gate(on: loop, executor)
         } catch {
             throw engine.failure(error)
         }
-        let (loop, modes) = scheduled ?? (place.loop, place.executor.modes)
-        let result = HandoffResult<Processor>(for: place, isCancelled: Task.isCancelled)
+        let (loop, modes) = scheduled ?? (gate.loop, gate.executor.modes)
+        let result = HandoffResult<Processor>(at: gate, isCancelled: Task.isCancelled)
         let stream = LoopOwned(self, on: loop)
         let transferred = Transferred(processor)
         let executor = loop.executor()
-        guard executor.beginWaiting(at: place.gate) else { throw engine.failure(.canceled) }
-        defer { executor.endWaiting(at: place.gate) }
+        guard executor.beginWaiting(at: gate) else { throw engine.failure(.canceled) }
+        defer { executor.endWaiting(at: gate) }
         loop.runOnLoopThread { _ in
             guard let processor = transferred.take() else { return }
             let handoff = ChunkHandoff(stream.value, to: processor, on: queue, limits: limits)
@@ -64,11 +64,11 @@ private final class HandoffResult<Processor: ChunkProcessor>: Sendable {
         var isCancelled: Bool
     }
 
-    private let place: TaskPlace
+    private let gate: Gate
     private let state: Mutex<State>
 
-    init(for place: TaskPlace, isCancelled: Bool) {
-        self.place = place
+    init(at gate: Gate, isCancelled: Bool) {
+        self.gate = gate
         state = Mutex(State(isCancelled: isCancelled))
     }
 
@@ -84,7 +84,7 @@ private final class HandoffResult<Processor: ChunkProcessor>: Sendable {
     /// Called on the loop's thread, as the hand-off's completion.
     func set(_ report: HandoffReport<Processor.Output>) {
         state.withLock { $0.report = report }
-        place.wakeTask()
+        gate.open()
     }
 
     private func cancel() {
@@ -102,7 +102,12 @@ private final class HandoffResult<Processor: ChunkProcessor>: Sendable {
         while true {
             if let report = state.withLock({ $0.report }) { return report }
             if loop.inbox.isClosed { return nil }
-            await place.gate.wait(isolation: isolation) { cancel() }
+            if Task.isCancelled {
+                cancel()
+                await gate.waitIgnoringCancellation(isolation: isolation)
+            } else {
+                await gate.wait(isolation: isolation)
+            }
         }
     }
 }

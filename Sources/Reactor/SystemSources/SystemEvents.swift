@@ -66,7 +66,7 @@ extension RunLoop {
         at paths: FilePath..., recursively: Bool = false, inModes modes: [Mode] = [.common]
     ) throws(IOError) -> Events<FileWatcher.Event, any Error> {
         try events(inModes: modes) { inlet throws(IOError) in
-            let watcher = try FileWatcher { inlet.append($1, from: $0) }
+            let watcher = try FileWatcher { inlet.put($1, from: $0) }
             for path in paths { try watcher.watch(path, recursively: recursively) }
             return watcher
         }
@@ -87,7 +87,7 @@ extension RunLoop {
         inModes modes: [Mode] = [.common]
     ) throws(Errno) -> Events<ClockTimer.Event, any Error> {
         try events(inModes: modes) { inlet throws(Errno) in
-            try ClockTimer(clock, at: date, every: interval) { inlet.append($1, from: $0) }
+            try ClockTimer(clock, at: date, every: interval) { inlet.put($1, from: $0) }
         }
     }
 
@@ -110,7 +110,7 @@ extension RunLoop {
         try events(inModes: modes) { inlet throws(IOError) in
             try PressureSource(resource, of: share, stalledFor: stall, within: window) { source, event in
                 switch event {
-                case .stalled: inlet.append((), from: source)
+                case .stalled: inlet.put((), from: source)
                 case .errorOccurred(let error): inlet.finish(throwing: error.errno)
                 }
             }
@@ -121,9 +121,9 @@ extension RunLoop {
     private func events<Event, Failure: Error>(
         inModes modes: [Mode], of makeSource: (EventInlet<Event>) throws(Failure) -> EventSource
     ) throws(Failure) -> Events<Event, any Error> {
-        let (signal, queue) = (EventSignal(on: executor(inModes: modes)), EventQueue<Event>())
+        let (signal, queue) = (EventSignal(on: self, inModes: modes), EventQueue<Event>())
         let source = try makeSource(EventInlet(signal, queue))
         let subject = "\(source)"
-        return Events(EventSubscription(to: [source], on: self, signal), queue, subject)
+        return Events(EventSubscription(to: [source], signal), subject, take: queue.take)
     }
 }

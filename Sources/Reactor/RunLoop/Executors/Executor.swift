@@ -171,7 +171,7 @@ extension RunLoop {
         }
 
         /// Lets the tasks that wait continue, because the loop has ended.
-        func endWaits() { for gate in waits.withLock({ $0 }).values { gate.openFromAnywhere() } }
+        func endWaits() { for gate in waits.withLock({ $0 }).values { gate.openLater() } }
 
         // MARK: For explanations, from any thread
 

@@ -1,5 +1,6 @@
 import CReactorLinux
 import Synchronization
+import SystemPackage
 
 /// A suspension that a run loop's callback ends: the task that waits continues inside the callback, if it
 /// belongs on the loop's thread.
@@ -27,11 +28,12 @@ final actor Gate: SerialExecutor {
         var prefersLoop = false
     }
 
+    nonisolated let loop: RunLoop
     nonisolated let executor: RunLoop.Executor
     /// What the runtime calls ``executor``, in each of its roles.
     private let serial: UnownedSerialExecutor
     private let preferred: UnownedTaskExecutor
-    private let state = Mutex(State())
+    private let state: Mutex<State>
     /// What the call changes, so that the compiler cannot leave the call out.
     private var passages = 0
 
@@ -41,13 +43,16 @@ final actor Gate: SerialExecutor {
             case parked(UnownedJob)
         }
 
-        var phase = Phase.closed
+        var phase: Phase
         var place = Place()
     }
 
-    /// - Parameter executor: That of the loop and the modes in which the gate is opened.
-    init(on executor: RunLoop.Executor) {
-        self.executor = executor
+    /// - Parameters:
+    ///   - executor: That of `loop` and the modes in which the gate is opened.
+    ///   - isOpen: Whether the first task that waits continues at once.
+    init(on loop: RunLoop, _ executor: RunLoop.Executor, isOpen: Bool = false) {
+        (self.loop, self.executor) = (loop, executor)
+        state = Mutex(State(phase: isOpen ? .open : .closed))
         unsafe serial = executor.asUnownedSerialExecutor()
         unsafe preferred = executor.asUnownedTaskExecutor()
     }
@@ -71,16 +76,16 @@ final actor Gate: SerialExecutor {
         reactor_forget_cancellation(registration)
     }
 
-    /// As ``wait(isolation:)``, but the task's cancellation calls `onCancel`, which is to open the gate.
+    /// As ``wait(isolation:)``, but until `deadline` at most. May return early.
     ///
-    /// The closure captures the isolation, which it then has: without that the task would go by way of the
-    /// generic executor.
-    func wait(isolation: isolated (any Actor)?, onCancel: @Sendable () -> Void) async {
-        await withTaskCancellationHandler(
-            operation: {
-                _ = isolation
-                await waitIgnoringCancellation(isolation: isolation)
-            }, onCancel: onCancel, isolation: isolation)
+    /// - Throws: `Errno.canceled` if the task was cancelled before, `Errno.timedOut` if `deadline` has passed.
+    nonisolated(nonsending) func wait(until deadline: Deadline?) async throws(Errno) {
+        if Task.isCancelled { throw .canceled }
+        guard let deadline else { return await wait(isolation: #isolation) }
+        guard deadline > loop.now else { throw .timedOut }
+        let timer = GateTimer(deadline, at: self)
+        await wait(isolation: #isolation)
+        withExtendedLifetime(timer) {}
     }
 
     /// As ``wait(isolation:)``, though the task has been cancelled.
@@ -142,12 +147,12 @@ final actor Gate: SerialExecutor {
         if let opened { send(job, to: opened) }
     }
 
-    // MARK: Opening
+    // MARK: Opening, from any thread
 
-    /// Lets the task that waits, or the next one, continue: at once, if it belongs on the loop's thread.
-    /// Called on the loop's thread.
+    /// Lets the task that waits, or the next one, continue: at once, if it belongs on the loop's thread and this is that.
     nonisolated func open() {
         guard let (job, place) = takeJob() else { return }
+        guard loop.isCurrent else { return send(job, to: place) }
         let serial = unsafe place.isolation == .main ? MainActor.sharedUnownedExecutor : serial
         if !place.prefersLoop {
             unsafe job.runSynchronously(on: serial)
@@ -158,9 +163,15 @@ final actor Gate: SerialExecutor {
         }
     }
 
-    /// As ``open()``, from any thread: the task continues later.
-    nonisolated func openFromAnywhere() {
+    /// As ``open()``, but the task continues later.
+    nonisolated func openLater() {
         if let (job, place) = takeJob() { send(job, to: place) }
+    }
+
+    /// As ``open()``, but on the loop's thread the task continues after the loop's other work.
+    nonisolated func openAfterPass() {
+        guard loop.isCurrent else { return openLater() }
+        loop.inbox.post(PostedBlock(modes: executor.modes, isSource: true) { [self] in open() })
     }
 
     /// Takes the job that waits, or opens the gate if there is none.
@@ -186,19 +197,20 @@ final actor Gate: SerialExecutor {
     }
 }
 
-/// A timer that lets a task which waits at a gate continue at a deadline. It ends with this value.
+/// A timer that opens a gate at a deadline. It ends with this value.
 struct GateTimer: ~Copyable {
     private let timer: Timer
 
     /// - Parameters:
+    ///   - place: Where the timer fires; nil for the gate's loop and modes.
     ///   - file: The client's file, for reports, if it knows of the timer.
     ///   - line: Its line.
-    ///   - open: Opens the gate, on the loop's thread.
     init(
-        _ deadline: Deadline, tolerance: Duration = .zero, on loop: RunLoop, inModes modes: ModeSet,
-        file: StaticString = #fileID, line: UInt = #line, _ open: @escaping @Sendable () -> Void
+        _ deadline: Deadline, tolerance: Duration = .zero, at gate: Gate,
+        on place: (loop: RunLoop, modes: ModeSet)? = nil, file: StaticString = #fileID, line: UInt = #line
     ) {
-        timer = Timer(fireDate: deadline, of: loop, tolerance: tolerance, file, line) { _ in open() }
+        let (loop, modes) = place ?? (gate.loop, gate.executor.modes)
+        timer = Timer(fireDate: deadline, of: loop, tolerance: tolerance, file, line) { _ in gate.open() }
         for mode in modes.members { loop.add(timer, forMode: mode) }
     }
 
@@ -208,5 +220,5 @@ struct GateTimer: ~Copyable {
 /// Called by the thread that cancels a task which waits at a gate.
 @c(reactor_open_gate)
 func openGate(_ gate: UnsafeMutableRawPointer) {
-    unsafe CallbackContext.object(gate, as: Gate.self).openFromAnywhere()
+    unsafe CallbackContext.object(gate, as: Gate.self).openLater()
 }

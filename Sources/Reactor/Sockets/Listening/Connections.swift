@@ -87,7 +87,7 @@ extension Listener {
         /// the backlog can hold. Any thread.
         public func drain() {
             acceptor.drain()
-            arrivals.signal.gate.openFromAnywhere()
+            arrivals.signal.gate.openLater()
         }
 
         /// Accepts one connection.

@@ -6,7 +6,7 @@ import SystemPackage
 final class TaskDelegate: StreamDelegate, Sendable {
     private struct State {
         /// Where the task waits; nil before the first wait.
-        var place: TaskPlace?
+        var gate: Gate?
         var isInUse = false
         var readsAhead = false
     }
@@ -15,10 +15,15 @@ final class TaskDelegate: StreamDelegate, Sendable {
     /// Whether the stream may have been closed, or may have no loop.
     private let isMoved = Atomic(true)
 
+    private var gate: Gate? { state.withLock { $0.gate } }
+
     /// Whether a task uses the stream now.
     var isInUse: Bool { state.withLock { $0.isInUse } }
 
-    func stream(_ aStream: Stream, handle eventCode: Stream.Event) { wakeTask() }
+    /// Whether the task may have read bytes that it has not used yet.
+    var readsAhead: Bool { state.withLock { $0.readsAhead } }
+
+    func stream(_ aStream: Stream, handle eventCode: Stream.Event) { gate?.open() }
 
     /// Called when the stream has been closed, has another queue or none, or other loops or modes. Any thread may
     /// call it.
@@ -27,19 +32,11 @@ final class TaskDelegate: StreamDelegate, Sendable {
         wakeTaskLater()
     }
 
-    /// Lets the task continue where it waits now: at once, if that is this thread's loop.
-    func wakeTask() {
-        state.withLock { $0.place }?.wakeTask()
-    }
-
-    /// As ``wakeTask()``, from any thread: the task continues later.
-    func wakeTaskLater() { state.withLock { $0.place }?.gate.openFromAnywhere() }
+    /// Lets the task continue later. From any thread.
+    func wakeTaskLater() { gate?.openLater() }
 
     /// Lets the task, which is about to wait though it could go on, continue after a pass of its loop.
-    func wakeTaskAfterPass() { state.withLock { $0.place }?.wakeTaskAfterPass() }
-
-    /// Whether the task may have read bytes that it has not used yet.
-    var readsAhead: Bool { state.withLock { $0.readsAhead } }
+    func wakeTaskAfterPass() { gate?.openAfterPass() }
 
     /// Makes the caller the only user, until ``endUse()``; false if there is one.
     func beginsUse(readsAhead: Bool = false) -> Bool {
@@ -52,38 +49,19 @@ final class TaskDelegate: StreamDelegate, Sendable {
 
     func endUse() { state.withLock { ($0.isInUse, $0.readsAhead) = (false, false) } }
 
-    /// The place at which the stream's events resume the task from now on. Earlier events may have opened the gate of another
-    /// place if it is new.
-    func place(on loop: RunLoop, _ executor: RunLoop.Executor) -> (place: TaskPlace, isNew: Bool) {
+    /// The gate that the stream's events open from now on. A new one is open, because earlier events have opened the one
+    /// before it, or none.
+    func gate(on loop: RunLoop, _ executor: RunLoop.Executor) -> Gate {
         state.withLock { state in
-            if let known = state.place, known.executor === executor { return (known, false) }
-            let place = TaskPlace(on: loop, executor)
-            state.place = place
-            return (place, true)
+            if let known = state.gate, known.executor === executor { return known }
+            let gate = Gate(on: loop, executor, isOpen: true)
+            state.gate = gate
+            return gate
         }
     }
 
     /// Whether the stream may have been closed, or have lost its loop. Asked once for each change.
     func takeMove() -> Bool { isMoved.exchange(false, ordering: .acquiring) }
-}
-
-/// Where a task waits: the loop, the modes, and the gate that opens there.
-final class TaskPlace: Sendable {
-    let loop: RunLoop
-    let gate: Gate
-    var executor: RunLoop.Executor { gate.executor }
-
-    init(on loop: RunLoop, _ executor: RunLoop.Executor) { (self.loop, gate) = (loop, Gate(on: executor)) }
-
-    /// Lets the task that waits continue: at once, if this is its loop's thread.
-    func wakeTask() { if loop.isCurrent { gate.open() } else { gate.openFromAnywhere() } }
-
-    /// Lets the task that waits continue after the loop's other work; at once, if it is on another thread.
-    func wakeTaskAfterPass() {
-        guard loop.isCurrent else { return gate.openFromAnywhere() }
-        let block = PostedBlock(modes: executor.modes, isSource: true) { [gate] in gate.open() }
-        loop.inbox.post(block)
-    }
 }
 
 extension RunLoop {

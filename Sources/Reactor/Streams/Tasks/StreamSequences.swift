@@ -69,7 +69,7 @@ extension InputStream {
                         self.reader = reader
                         return chunk
                     }
-                    if let gate = try reader.use.gate(actor) { await gate.wait(isolation: actor) }
+                    try await reader.use.gate(actor).wait(isolation: actor)
                 }
             }
         }
@@ -158,7 +158,7 @@ final class EagerReader {
         into bytes: inout [UInt8], upTo size: Int, isolation: isolated (any Actor)?
     ) async throws {
         while try !read(into: &bytes, upTo: size) {
-            if let gate = try use.gate(isolation) { await gate.wait(isolation: isolation) }
+            try await use.gate(isolation).wait(isolation: isolation)
         }
     }
 }

@@ -7,7 +7,7 @@ final class StreamUse {
     private let timeout: Duration?
     /// When ``timeout`` is over, from the first wait on.
     private var deadline: Deadline?
-    private var place: TaskPlace?
+    private var gate: Gate?
     private var timer: GateTimer?
     /// The transfers since the task was last to wait.
     private var transfers = 0
@@ -36,7 +36,7 @@ final class StreamUse {
 
     /// Whether the task may move bytes before it waits. 8 transfers per event on the loop's thread, so that its other work is
     /// not delayed; 64 elsewhere, where an event costs a thread switch.
-    private var mayTransfer: Bool { transfers < 8 || (transfers < 64 && place?.loop.isCurrent == false) }
+    private var mayTransfer: Bool { transfers < 8 || (transfers < 64 && gate?.loop.isCurrent == false) }
 
     /// Calls `body`, which moves bytes without waiting, unless the task has to wait first because it has moved
     /// bytes many times: then its loop makes a pass, and its deadline is looked at.
@@ -67,53 +67,47 @@ final class StreamUse {
     ) async throws -> Result {
         while true {
             if let result = try transfer(now) { return result }
-            guard let gate = try gate(isolation, isScheduled: isScheduled) else { continue }
+            let gate = try gate(isolation, isScheduled: isScheduled)
             prepare?(delegate)
             await gate.wait(isolation: isolation)
         }
     }
 
-    /// The gate to wait at: the task's cancellation opens it too. Nil if the caller must try again first.
-    func gate(_ isolation: (any Actor)?, isScheduled: Bool = true) throws -> Gate? {
-        guard let place = try findPlace(isolation, isScheduled: isScheduled) else { return nil }
-        if let timeout { try limitWait(to: timeout, place) }
-        return place.gate
+    /// The gate to wait at: the stream's next event, the deadline and the task's cancellation open it.
+    func gate(_ isolation: (any Actor)?, isScheduled: Bool = true) throws -> Gate {
+        let gate = try findGate(isolation, isScheduled: isScheduled)
+        if let timeout { try limitWait(to: timeout, at: gate) }
+        return gate
     }
 
-    private func limitWait(to timeout: Duration, _ place: TaskPlace) throws {
+    private func limitWait(to timeout: Duration, at gate: Gate) throws {
         // Where the stream's events arrive.
-        let (loop, modes) = stream.engine.scheduledPlace ?? (place.loop, place.executor.modes)
-        let deadline = deadline ?? loop.now + timeout
+        let place = stream.engine.scheduledPlace
+        let now = (place?.loop ?? gate.loop).now
+        let deadline = deadline ?? now + timeout
         self.deadline = deadline
-        guard deadline > loop.now else { throw stream.engine.failure(.timedOut) }
-        if timer == nil {
-            timer = GateTimer(deadline, on: loop, inModes: modes) { [delegate] in delegate.wakeTask() }
+        guard deadline > now else { throw stream.engine.failure(.timedOut) }
+        if timer == nil { timer = GateTimer(deadline, at: gate, on: place) }
+    }
+
+    private func findGate(_ isolation: (any Actor)?, isScheduled: Bool) throws -> Gate {
+        if !delegate.takeMove(), let gate { return gate }
+        do throws(Errno) {
+            let (loop, executor) = try RunLoop.place(of: isolation, orOn: stream.engine.scheduledPlace?.loop)
+            let gate = delegate.gate(on: loop, executor)
+            self.gate = gate
+            timer = nil
+            if isScheduled { stream.engine.scheduleForTask(on: loop, executor.modes) }
+            return gate
+        } catch .canceled {
+            throw CancellationError()
+        } catch {
+            throw stream.engine.failure(error)
         }
     }
 
     /// Waits until the stream is open.
     func waitUntilOpen(isolation: isolated (any Actor)?) async throws {
         try await next(isolation: isolation) { try stream.engine.isOpening() ? nil : () }
-    }
-
-    /// The place to wait at; nil if the caller must try again first, because an event may have arrived before the
-    /// place was set.
-    private func findPlace(
-        _ isolation: (any Actor)?, isScheduled: Bool
-    ) throws -> TaskPlace? {
-        let isMoved = delegate.takeMove()
-        if !isMoved, let place { return place }
-        do throws(Errno) {
-            let (loop, executor) = try RunLoop.place(of: isolation, orOn: stream.engine.scheduledPlace?.loop)
-            let (place, isNew) = delegate.place(on: loop, executor)
-            self.place = place
-            timer = nil
-            if isScheduled { stream.engine.scheduleForTask(on: place.loop, place.executor.modes) }
-            return isMoved || isNew ? nil : place
-        } catch .canceled {
-            throw CancellationError()
-        } catch {
-            throw stream.engine.failure(error)
-        }
     }
 }
