@@ -1,3 +1,4 @@
+import Synchronization
 import SystemPackage
 
 /// What the consumer of events and their source tell each other: whether the consumer waits, and whether there will be more.
@@ -15,12 +16,12 @@ final class EventSignal: Sendable {
         /// There will be no more events.
         var isOver = false
         var failure: Errno?
-        /// What the awaited descriptor is ready for, until the consumer takes it.
-        var readiness: Readiness = []
     }
 
     @usableFromInline let gate: Gate
     private let state: Mutex<State>
+    /// What the awaited descriptor is ready for, until the consumer takes it.
+    private let readiness = Atomic<Readiness.RawValue>(0)
     private let ended: @Sendable () -> Void
 
     /// - Parameters:
@@ -40,15 +41,17 @@ final class EventSignal: Sendable {
 
     /// Whether the consumer waits for the event that has come. If not, the caller must pause the source: it continues when the
     /// consumer waits.
-    func beginDelivery(of readiness: Readiness = []) -> Bool {
+    func beginDelivery() -> Bool {
         state.withLock { state in
-            guard state.isAwaited else {
-                state.isPaused = true
-                return false
-            }
-            (state.isAwaited, state.readiness) = (false, readiness)
-            return true
+            if !state.isAwaited { state.isPaused = true }
+            return exchange(&state.isAwaited, with: false)
         }
+    }
+
+    /// Lets the consumer continue, because the awaited descriptor is ready.
+    func deliver(_ readiness: Readiness) {
+        self.readiness.store(readiness.rawValue, ordering: .releasing)
+        gate.open()
     }
 
     /// Ends `sources`, because of an error if there is one.
@@ -95,10 +98,8 @@ final class EventSignal: Sendable {
 
     /// What the descriptor is ready for; nil for a task that has been cancelled, which leaves it to another.
     func takeReadiness() -> Readiness? {
-        state.withLock { state in
-            if state.readiness.isEmpty || Task.isCancelled { return nil }
-            return exchange(&state.readiness, with: [])
-        }
+        guard readiness.load(ordering: .acquiring) != 0, !Task.isCancelled else { return nil }
+        return Readiness(rawValue: readiness.exchange(0, ordering: .relaxed))
     }
 
     /// The reason for the end, for the first that asks.

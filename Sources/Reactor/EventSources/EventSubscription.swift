@@ -111,7 +111,7 @@ private final class AwaitedDescriptor: EventSource {
 
     override func serve(_ readiness: Readiness) -> Bool {
         // Not an event that is kept: it may be over when the consumer asks.
-        if signal.beginDelivery(of: readiness) { signal.gate.open() } else { try? setInterest([]) }
+        if signal.beginDelivery() { signal.deliver(readiness) } else { try? setInterest([]) }
         return true
     }
 

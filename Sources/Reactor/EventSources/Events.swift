@@ -23,10 +23,22 @@ extension RunLoop {
         private let take: @Sendable () -> Element?
 
         init(
-            _ subscription: EventSubscription, _ subject: String = "",
-            take: @escaping @Sendable () -> Element?
+            _ subscription: EventSubscription, _ subject: String, take: @escaping @Sendable () -> Element?
         ) {
             (self.subscription, self.subject, self.take) = (subscription, subject, take)
+        }
+
+        /// The events that the handlers of sources, or a timer's, put into an inlet.
+        ///
+        /// - Parameter subject: As an error names the sources; nil for the first one.
+        init<Fault>(
+            on loop: RunLoop, inModes modes: [Mode], _ subject: String? = nil,
+            of makeSources: (EventInlet<Element>) throws(Fault) -> (sources: [EventSource], timer: Timer?)
+        ) throws(Fault) {
+            let (signal, queue) = (EventSignal(on: loop, inModes: modes), EventQueue<Element>())
+            let (sources, timer) = try makeSources(EventInlet(signal, queue))
+            let subject = subject ?? sources.first.map { "\($0)" } ?? ""
+            self.init(EventSubscription(to: sources, signal, timer: timer), subject, take: queue.take)
         }
 
         /// Begins an iteration.
@@ -127,15 +139,13 @@ extension RunLoop {
         every interval: Duration, tolerance: Duration = .zero, inModes modes: [Mode] = [.common],
         file: StaticString = #fileID, line: UInt = #line
     ) -> Events<Deadline, Never> {
-        let (signal, ticks) = (EventSignal(on: self, inModes: modes), EventQueue<Deadline>())
-        let timer = Timer(
-            interval: interval, repeats: true, tolerance: tolerance, file: file, line: line
-        ) { [inlet = EventInlet(signal, ticks)] timer in
-            let date = timer.fireDate
-            inlet.put(date) { _ in true }
+        Events(on: self, inModes: modes) { inlet in
+            let timer = Timer(
+                interval: interval, repeats: true, tolerance: tolerance, file: file, line: line
+            ) { inlet.put($0.fireDate) { _ in true } }
+            for mode in modes { add(timer, forMode: mode) }
+            return ([], timer)
         }
-        for mode in modes { add(timer, forMode: mode) }
-        return Events(EventSubscription(to: [], signal, timer: timer), take: ticks.take)
     }
 
     /// The signals that the process receives, as ``SignalSource`` catches them, from now on.
@@ -155,16 +165,16 @@ extension RunLoop {
     public func signals(
         _ signals: CInt..., inModes modes: [Mode] = [.common]
     ) throws(IOError) -> Events<CInt, any Error> {
-        let (signal, numbers) = (EventSignal(on: self, inModes: modes), EventQueue<CInt>())
-        let inlet = EventInlet(signal, numbers)
-        var sources: [SignalSource] = []
-        for number in signals {
-            let source = try attempt(.watch, "signal \(number)") { () throws(Errno) in
-                try SignalSource(number) { _, _ in inlet.put(number) { $0 == number } }
+        try Events(on: self, inModes: modes, "signals") { inlet throws(IOError) in
+            var sources: [SignalSource] = []
+            for number in signals {
+                let source = try attempt(.watch, "signal \(number)") { () throws(Errno) in
+                    try SignalSource(number) { _, _ in inlet.put(number) { $0 == number } }
+                }
+                sources.append(source)
             }
-            sources.append(source)
+            return (sources, nil)
         }
-        return Events(EventSubscription(to: sources, signal), "signals", take: numbers.take)
     }
 
     /// What `descriptor` is ready for, each time that it is awaited while the descriptor is ready.

@@ -65,10 +65,10 @@ extension RunLoop {
     public func fileEvents(
         at paths: FilePath..., recursively: Bool = false, inModes modes: [Mode] = [.common]
     ) throws(IOError) -> Events<FileWatcher.Event, any Error> {
-        try events(inModes: modes) { inlet throws(IOError) in
+        try Events(on: self, inModes: modes) { inlet throws(IOError) in
             let watcher = try FileWatcher { inlet.put($1, from: $0) }
             for path in paths { try watcher.watch(path, recursively: recursively) }
-            return watcher
+            return ([watcher], nil)
         }
     }
 
@@ -86,8 +86,8 @@ extension RunLoop {
         of clock: ClockTimer.Clock, at date: Duration, every interval: Duration? = nil,
         inModes modes: [Mode] = [.common]
     ) throws(Errno) -> Events<ClockTimer.Event, any Error> {
-        try events(inModes: modes) { inlet throws(Errno) in
-            try ClockTimer(clock, at: date, every: interval) { inlet.put($1, from: $0) }
+        try Events(on: self, inModes: modes) { inlet throws(Errno) in
+            ([try ClockTimer(clock, at: date, every: interval) { inlet.put($1, from: $0) }], nil)
         }
     }
 
@@ -107,23 +107,14 @@ extension RunLoop {
         on resource: PressureSource.Resource, of share: PressureSource.Share = .some,
         stalledFor stall: Duration, within window: Duration, inModes modes: [Mode] = [.common]
     ) throws(IOError) -> Events<Void, any Error> {
-        try events(inModes: modes) { inlet throws(IOError) in
-            try PressureSource(resource, of: share, stalledFor: stall, within: window) { source, event in
-                switch event {
-                case .stalled: inlet.put((), from: source)
+        try Events(on: self, inModes: modes) { inlet throws(IOError) in
+            let source = try PressureSource(resource, of: share, stalledFor: stall, within: window) {
+                switch $1 {
+                case .stalled: inlet.put((), from: $0)
                 case .errorOccurred(let error): inlet.finish(throwing: error.errno)
                 }
             }
+            return ([source], nil)
         }
-    }
-
-    /// The events that the handler of a source appends, which pauses while it waits for none.
-    private func events<Event, Failure: Error>(
-        inModes modes: [Mode], of makeSource: (EventInlet<Event>) throws(Failure) -> EventSource
-    ) throws(Failure) -> Events<Event, any Error> {
-        let (signal, queue) = (EventSignal(on: self, inModes: modes), EventQueue<Event>())
-        let source = try makeSource(EventInlet(signal, queue))
-        let subject = "\(source)"
-        return Events(EventSubscription(to: [source], signal), subject, take: queue.take)
     }
 }

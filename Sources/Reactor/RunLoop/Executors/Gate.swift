@@ -108,13 +108,9 @@ final actor Gate: SerialExecutor {
     }
 
     private nonisolated func remember(_ actor: (any Actor)?, at address: UInt) {
-        let place = place(of: actor, at: address)
-        state.withLock { $0.place = place }
-    }
-
-    private nonisolated func place(of actor: (any Actor)?, at address: UInt) -> Place {
         let prefersLoop = unsafe withUnsafeCurrentTask { unsafe $0?.unownedTaskExecutor == preferred }
-        return Place(actor: address, isolation: isolation(of: actor), prefersLoop: prefersLoop)
+        let place = Place(actor: address, isolation: isolation(of: actor), prefersLoop: prefersLoop)
+        state.withLock { $0.place = place }
     }
 
     private nonisolated func isolation(of actor: (any Actor)?) -> Place.Isolation {
