@@ -16,15 +16,15 @@ final class Session: StreamDelegate {
     private var hasSpace = false
     private var isAtEnd = false
 
-    init(_ connection: Listener.Connection) {
-        output = connection.output
+    init(_ connection: Connection) {
+        output = connection.streams.output
         output.delegate = self
         output.schedule(in: .current, forMode: .default)
         output.open()
         // The mailbox retains the session until it is closed.
         let replies = Mailbox<String?> { _, reply in self.enqueue(reply) }
         self.replies = replies
-        reader = LineReader(connection.input, into: (), on: Self.queue, options: .init(limits: Self.limits)) {
+        reader = LineReader(connection.streams.input, into: (), on: Self.queue, options: .init(limits: Self.limits)) {
             _, line, _ in replies.post("\(line.byteCount)\n")
         }
         reader.start { _ in replies.post(nil) }  // after the last reply

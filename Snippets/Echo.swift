@@ -7,15 +7,6 @@ Task {
     for try await _ in try RunLoop.main.signals(SIGINT) { break }
     connections.drain()
 }
-try await withTaskExecutorPreference(RunLoop.main.executor()) { try await serve(connections) }
-
-nonisolated func serve(_ connections: Listener.Connections) async throws {
-    try await withThrowingDiscardingTaskGroup { group in
-        for try await connection in connections { group.addTask { try? await echo(connection) } }
-    }
-}
-
-nonisolated func echo(_ connection: Listener.Connection) async throws {
-    for try await chunk in connection.input.chunks { try await connection.output.writeAll(chunk) }
-    try await connection.output.shutDown()
+try await connections.run { connection in
+    for try await chunk in connection.chunks() { try await connection.write(chunk) }
 }

@@ -6,8 +6,8 @@ let arguments = CommandLine.arguments.dropFirst()
 let host = arguments.first ?? "localhost"
 let port = arguments.dropFirst().first.flatMap { UInt16($0) } ?? 443
 
-let (input, output) = Stream.connection(toHost: host, port: port)
-try input.startTLS()
-try await output.writeAll("HEAD / HTTP/1.0\r\nHost: \(host)\r\n\r\n", timeout: .seconds(10))
-print("connected with \(input.tlsSession!.version)")
-for try await line in input.lines { print(line) }
+let connection = try await Connection.connect(
+    toHost: host, port: port, security: .tls(), timeout: .seconds(10))
+print("connected with \(connection.tlsSession!.version)")
+try await connection.write("HEAD / HTTP/1.0\r\nHost: \(host)\r\n\r\n")
+for try await line in connection.lines() { print(line) }

@@ -122,13 +122,13 @@ extension Listener {
     ///   does.
     public convenience init(
         _ address: SocketAddress, options: Options = Options(), tls settings: TLSSettings,
-        handler: @escaping Handler, faults: @escaping FaultHandler
+        handler: @escaping Handler, faults: FaultHandler? = nil
     ) throws {
         let security = try TLSSecurity(server: settings)
         try self.init(
             address, options: options,
             handler: { listener, connection in
-                if connection.input.protect(by: security) { handler(listener, connection) }
+                if connection.protect(by: Connection.Security(security)) { handler(listener, connection) }
             }, faults: faults)
     }
 
@@ -155,7 +155,7 @@ extension Listener {
             handler: { listener, connection in
                 do {
                     let security = try TLSSecurity(server: settings())
-                    if connection.input.protect(by: security) { handler(listener, connection) }
+                    if connection.protect(by: Connection.Security(security)) { handler(listener, connection) }
                 } catch {
                     faults(listener, error)
                 }

@@ -6,7 +6,7 @@ import Reactor
 import SystemPackage
 
 private final class Session: StreamDelegate {
-    init(_ connection: Listener.Connection) {}
+    init(_ connection: Connection) {}
 }
 
 private func overview() {
@@ -46,11 +46,11 @@ private func readLines() {
 
 private func serve() throws {
     final class Session: StreamDelegate {
-        private let connection: Listener.Connection
+        private let connection: Connection
 
-        init(_ connection: Listener.Connection) {
+        init(_ connection: Connection) {
             self.connection = connection
-            for stream in [connection.input, connection.output] as [Stream] {
+            for stream in [connection.streams.input, connection.streams.output] as [Stream] {
                 stream.delegate = self
                 stream.schedule(in: .current, forMode: .default)
                 stream.open()

@@ -36,9 +36,9 @@ nonisolated func serve(_ connections: Listener.Connections) async throws {
     }
 }
 
-nonisolated func echo(_ connection: Listener.Connection) async throws {
-    for try await chunk in connection.input.chunks { try await connection.output.writeAll(chunk) }
-    try await connection.output.shutDown()
+nonisolated func echo(_ connection: Connection) async throws {
+    for try await chunk in connection.streams.input.chunks { try await connection.streams.output.writeAll(chunk) }
+    try await connection.streams.output.shutDown()
 }
 
 @MainActor private func startServer() async throws {
@@ -57,14 +57,14 @@ actor Account {
     }
 }
 
-@MainActor func serve(_ connection: Listener.Connection, _ messages: AsyncStream<String>) async throws {
+@MainActor func serve(_ connection: Connection, _ messages: AsyncStream<String>) async throws {
     let writing = Task {
         for await message in messages {
-            try await connection.output.writeAll("\(message)\n", timeout: .seconds(10))
+            try await connection.streams.output.writeAll("\(message)\n", timeout: .seconds(10))
         }
     }
     defer { writing.cancel() }
-    for try await line in connection.input.lines { print(line) }
+    for try await line in connection.streams.input.lines { print(line) }
 }
 
 private func endServer(

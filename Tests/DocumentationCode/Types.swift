@@ -20,7 +20,7 @@ private func connections() async throws {
     let connections = try RunLoop.main.connections(at: .ipv6Any(port: 7)) { print($0) }
     for try await connection in connections {
         Task {
-            for try await chunk in connection.input.chunks { try await connection.output.writeAll(chunk) }
+            for try await chunk in connection.streams.input.chunks { try await connection.streams.output.writeAll(chunk) }
         }
     }
 }

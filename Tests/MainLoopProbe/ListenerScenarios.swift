@@ -38,7 +38,7 @@ import SystemPackage
 /// many descriptors it leaves; then the same with one descriptor more.
 @MainActor func descriptorsBesideConnections() throws {
     let loop = RunLoop.main
-    var (connections, expected): ([Listener.Connection], Int) = ([], 6)
+    var (connections, expected): ([Connection], Int) = ([], 6)
     let listener = try Listener(.ipv4Loopback(port: 0)) { _, connection in
         connections.append(connection)
     } faults: { _, error in
@@ -67,7 +67,7 @@ import SystemPackage
 /// The limit is lowered to 50 more descriptors when a connection has been accepted already. Prints how many are accepted.
 @MainActor func fewerDescriptorsBesideConnections() throws {
     let loop = RunLoop.main
-    var connections: [Listener.Connection] = []
+    var connections: [Connection] = []
     let listener = try Listener(.ipv4Loopback(port: 0)) { _, connection in
         connections.append(connection)
     } faults: { _, _ in

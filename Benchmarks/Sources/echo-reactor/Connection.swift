@@ -14,9 +14,9 @@ final class Connection: StreamDelegate {
     /// The unwritten bytes in `own`.
     private var rest = 0..<0
 
-    init(_ streams: Listener.Connection, of server: Server) {
+    init(_ accepted: Reactor.Connection, of server: Server) {
         self.server = server
-        (input, output) = (streams.input, streams.output)
+        (input, output) = accepted.streams
         for stream in [input, output] {
             stream.delegate = self
             stream.schedule(in: .current, forMode: .default)

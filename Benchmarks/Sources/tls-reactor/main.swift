@@ -113,7 +113,7 @@ final class Workload {
 final class Server: StreamDelegate {
     private let isIdle = kind == "server-idle"
     private var listener: Listener?
-    private var connections: [ObjectIdentifier: Listener.Connection] = [:]
+    private var connections: [ObjectIdentifier: Connection] = [:]
     private var servedCount = 0
     private var (wall, processor, resident) = (Int64(0), Int64(0), Int64(0))
     private let block = UnsafeMutablePointer<UInt8>.allocate(capacity: 16)
@@ -127,19 +127,19 @@ final class Server: StreamDelegate {
         try loop.add(listener!, forMode: .default)
     }
 
-    private func accept(_ connection: Listener.Connection) {
-        connections[ObjectIdentifier(connection.input)] = connection
-        connection.input.delegate = self
-        connection.input.schedule(in: loop, forMode: .default)
-        for stream in [connection.input, connection.output] as [Stream] { stream.open() }
+    private func accept(_ connection: Connection) {
+        connections[ObjectIdentifier(connection.streams.input)] = connection
+        connection.streams.input.delegate = self
+        connection.streams.input.schedule(in: loop, forMode: .default)
+        for stream in [connection.streams.input, connection.streams.output] as [Stream] { stream.open() }
     }
 
     func stream(_ stream: Stream, handle event: Stream.Event) {
         guard let connection = connections[ObjectIdentifier(stream)] else { return }
         switch event {
         case .hasBytesAvailable:
-            _ = connection.input.read(block, maxLength: 9)
-            _ = connection.output.write(block, maxLength: 1)
+            _ = connection.streams.input.read(block, maxLength: 9)
+            _ = connection.streams.output.write(block, maxLength: 1)
             if !isIdle { end(connection) }
             count()
         case .endEncountered, .errorOccurred: end(connection)
@@ -147,9 +147,9 @@ final class Server: StreamDelegate {
         }
     }
 
-    private func end(_ connection: Listener.Connection) {
-        connections[ObjectIdentifier(connection.input)] = nil
-        for stream in [connection.input, connection.output] as [Stream] { stream.close() }
+    private func end(_ connection: Connection) {
+        connections[ObjectIdentifier(connection.streams.input)] = nil
+        for stream in [connection.streams.input, connection.streams.output] as [Stream] { stream.close() }
     }
 
     /// The first one is not counted.

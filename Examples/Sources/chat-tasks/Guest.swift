@@ -9,17 +9,17 @@ final class Guest {
     var name: String
     /// Why the guest was disconnected; nil if it left.
     private(set) var fault: String?
-    private let connection: Listener.Connection
+    private let connection: Connection
     private var lastSend: Task<Void, Never>?
     private var isLeaving = false
 
-    init(_ connection: Listener.Connection, name: String) {
+    init(_ connection: Connection, name: String) {
         (self.connection, self.name) = (connection, name)
     }
 
     /// What the guest sends. Without control characters, it cannot send escape sequences to the others' terminals.
     func readLines(_ handle: (String) async -> Bool) async {
-        let lines = connection.input.lines(limit: 1000, overflow: .truncate)
+        let lines = connection.streams.input.lines(limit: 1000, overflow: .truncate)
         do {
             for try await line in lines {
                 let text = line.unicodeScalars.filter { $0.properties.generalCategory != .control }
@@ -37,10 +37,10 @@ final class Guest {
             await lastSend?.value
             guard fault == nil, !isLeaving else { return }
             do {
-                try await connection.output.writeAll(line + "\n", timeout: Self.writeTimeout)
+                try await connection.streams.output.writeAll(line + "\n", timeout: Self.writeTimeout)
             } catch {
                 fault = fault ?? "\(error)"
-                connection.input.close()
+                connection.streams.input.close()
             }
         }
         lastSend = task
@@ -57,8 +57,8 @@ final class Guest {
         }
         guard !isLeaving else { return }
         isLeaving = true
-        try? await connection.output.shutDown(timeout: .seconds(1))
-        connection.input.close()
-        connection.output.close()
+        try? await connection.streams.output.shutDown(timeout: .seconds(1))
+        connection.streams.input.close()
+        connection.streams.output.close()
     }
 }

@@ -11,7 +11,7 @@ final class Room {
     private var isClosed = false
 
     /// Returns when the guest has left.
-    func serve(_ connection: Listener.Connection) async {
+    func serve(_ connection: Connection) async {
         lastNumber += 1
         let guest = Guest(connection, name: "guest\(lastNumber)")
         guests.append(guest)

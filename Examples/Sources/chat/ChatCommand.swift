@@ -43,7 +43,7 @@ struct ChatCommand: ParsableCommand {
         let settings = try tls.settings
         let listener = try Listener(address) { _, connection in
             do throws(TLSError) {
-                if let settings { try connection.input.startTLS(settings) }
+                if let settings { try connection.streams.input.startTLS(settings) }
                 room.welcome(connection)
             } catch {
                 _ = try? FileDescriptor.standardError.writeAll(Array("\(error)\n".utf8))

@@ -30,8 +30,8 @@ final class Guest: StreamDelegate {
 
     var isAboveHighWaterMark: Bool { buffer.count > Self.highWaterMark }
 
-    init(_ connection: Listener.Connection, name: String, in room: Room) {
-        (input, output) = (connection.input, connection.output)
+    init(_ connection: Connection, name: String, in room: Room) {
+        (input, output) = (connection.streams.input, connection.streams.output)
         self.name = name
         self.room = room
     }

@@ -20,7 +20,7 @@ final class Room {
 
     init(writeTimeout: Duration) { self.writeTimeout = writeTimeout }
 
-    func welcome(_ connection: Listener.Connection) {
+    func welcome(_ connection: Connection) {
         lastNumber += 1
         let guest = Guest(connection, name: "guest\(lastNumber)", in: self)
         guests.append(guest)

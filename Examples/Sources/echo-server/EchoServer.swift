@@ -27,7 +27,7 @@ final class EchoServer {
         self.drainTimeout = drainTimeout
         let listener = try Listener(address, options: .init(reusesPort: sharesPort)) { [self] _, connection in
             do throws(TLSError) {
-                if let settings { try connection.input.startTLS(settings) }
+                if let settings { try connection.streams.input.startTLS(settings) }
                 serve(connection)
             } catch {
                 Self.report(error)
@@ -45,7 +45,7 @@ final class EchoServer {
         _ = try? FileDescriptor.standardError.writeAll(Array("\(error)\n".utf8))
     }
 
-    private func serve(_ connection: Listener.Connection) {
+    private func serve(_ connection: Connection) {
         statistics.connectionOpened()
         let session = EchoSession(connection) { [self] session in
             statistics.connectionClosed(session)

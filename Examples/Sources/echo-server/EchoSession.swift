@@ -19,8 +19,8 @@ final class EchoSession: StreamDelegate {
     private var hasSpace = false
     private var isClosed = false
 
-    init(_ connection: Listener.Connection, onClose: @escaping (EchoSession) -> Void) {
-        (input, output) = (connection.input, connection.output)
+    init(_ connection: Connection, onClose: @escaping (EchoSession) -> Void) {
+        (input, output) = (connection.streams.input, connection.streams.output)
         output.writeBufferSize = Self.writeBufferSize
         self.onClose = onClose
     }

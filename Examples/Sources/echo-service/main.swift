@@ -26,7 +26,7 @@ struct EchoService: Service {
     }
 
     /// Sends back what the client sends.
-    private func echo(_ connection: Listener.Connection) async {
+    private func echo(_ connection: Connection) async {
         do {
             for try await chunk in connection.input.chunks { try await connection.output.writeAll(chunk) }
             try await connection.output.shutDown()

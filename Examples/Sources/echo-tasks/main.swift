@@ -30,7 +30,7 @@ nonisolated func serve(_ connections: Listener.Connections) async throws {
 }
 
 /// Sends back what the client sends. The client's pace is the server's: a chunk is read once the one before is accepted.
-nonisolated func echo(_ connection: Listener.Connection) async {
+nonisolated func echo(_ connection: Connection) async {
     do {
         for try await chunk in connection.input.chunks { try await connection.output.writeAll(chunk) }
         try await connection.output.shutDown()

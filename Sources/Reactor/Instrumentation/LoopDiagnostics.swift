@@ -38,6 +38,9 @@ public enum LoopDiagnostics {
             case unservedItems
             /// A loop's thread ended before its tasks. A library thread runs their remaining jobs.
             case lateJob
+            /// The task that served a connection of ``Listener/Connections/run(security:limit:limitPerPeer:_:)`` has thrown
+            /// an error.
+            case failedConnection
             /// The process exits before accepted bytes of streams have been sent. Reported without debug mode, too.
             case unsentBytes
         }

@@ -94,7 +94,7 @@ private final class PortServer {
         isAccepting = true
     }
 
-    func accept(_ connection: Listener.Connection) {
+    func accept(_ connection: Connection) {
         let connection = PortConnection(connection, self)
         connections[ObjectIdentifier(connection)] = connection
         connection.open(on: loop)
@@ -187,8 +187,8 @@ private final class PortConnection: StreamDelegate {
     private var timer: Timer?
     private var awaitedMegabyte: Int?
 
-    init(_ connection: Listener.Connection, _ server: PortServer) {
-        (input, output, peer) = (connection.input, connection.output, connection.peerAddress)
+    init(_ connection: Connection, _ server: PortServer) {
+        (input, output, peer) = (connection.streams.input, connection.streams.output, connection.peerAddress ?? .unixUnnamed)
         self.server = server
     }
 

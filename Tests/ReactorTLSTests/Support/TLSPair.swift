@@ -47,7 +47,7 @@ struct TLSEnd {
         open()
     }
 
-    init(_ connection: Listener.Connection) { self.init((connection.input, connection.output)) }
+    init(_ connection: Connection) { self.init((connection.streams.input, connection.streams.output)) }
 
     /// An end and a socket at the other end.
     static func withPeer(_ settings: TLSSettings? = nil) throws -> (TLSEnd, SocketPeer) {

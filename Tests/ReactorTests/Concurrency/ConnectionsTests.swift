@@ -22,7 +22,7 @@ import Testing
         for limit in [2, 1] {
             var count = 0
             for try await connection in connections {
-                #expect(connection.input.streamStatus == .notOpen)
+                #expect(connection.streams.input.streamStatus == .notOpen)
                 count += 1
                 if count == limit { break }
             }

@@ -12,24 +12,24 @@ import Testing
     @Test(arguments: Place.allCases)
     func `an accepted connection has unopened streams and a non-blocking socket`(place: Place) throws {
         let folder = TemporaryFolder()
-        var accepted: [Listener.Connection] = []
+        var accepted: [Connection] = []
         let listener = try addListener(place.address(in: folder)) { accepted.append($1) }
         let client = try SocketPeer(connectedTo: listener.localAddress)
         #expect(loop.run(mode: .default, before: .minutesAway))
         let connection = try #require(accepted.first)
-        let streams = [connection.input, connection.output] as [Stream]
+        let streams = [connection.streams.input, connection.streams.output] as [Stream]
         #expect(streams.allSatisfy { $0.streamStatus == .notOpen })
         #expect(try connection.peerAddress == client.localAddress)
-        let socket = try #require(connection.input.socketDescriptor)
+        let socket = try #require(connection.streams.input.socketDescriptor)
         #expect(fcntl(socket.rawValue, F_GETFL) & O_NONBLOCK != 0)
         #expect(fcntl(socket.rawValue, F_GETFD) & FD_CLOEXEC != 0)
-        if connection.peerAddress.port != nil {
+        if connection.peerAddress?.port != nil {
             #expect(socket.socketOption(CInt(IPPROTO_TCP), TCP_NODELAY) == 1)
         }
         for stream in streams { stream.open() }
         client.send([1, 2, 3])
-        #expect(connection.input.read(upTo: 10) == [1, 2, 3])
-        #expect(connection.output.write([4, 5]) == 2)
+        #expect(connection.streams.input.read(upTo: 10) == [1, 2, 3])
+        #expect(connection.streams.output.write([4, 5]) == 2)
         for stream in streams { stream.close() }
         #expect(client.receiveToEnd() == [4, 5])
         listener.close()
@@ -40,7 +40,7 @@ import Testing
     func `a listener at the IPv6 wildcard accepts IPv4 unless isIPv6Only is set`(isIPv6Only: Bool) throws {
         var peers: [SocketAddress] = []
         let listener = try Listener(.ipv6Any(port: 0), options: .init(isIPv6Only: isIPv6Only)) {
-            peers.append($1.peerAddress)
+            peers.append($1.peerAddress!)
         }
         try loop.add(listener, forMode: .default)
         let port = try #require(listener.localAddress.port)

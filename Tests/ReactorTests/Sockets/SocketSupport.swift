@@ -80,7 +80,7 @@ func listenAgain(_ address: SocketAddress) -> Bool {
 /// A listener in `mode` of this thread's loop, whose closure alone retains `canary`.
 func addListener(
     _ address: SocketAddress = .ownLoopback, _ mode: RunLoop.Mode = .default, canary: AtEnd? = nil,
-    _ body: @escaping (Listener, Listener.Connection) -> Void
+    _ body: @escaping (Listener, Connection) -> Void
 ) throws -> Listener {
     let listener = try Listener(address) { listener, connection in
         withExtendedLifetime(canary) { body(listener, connection) }

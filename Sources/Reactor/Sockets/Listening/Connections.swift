@@ -24,18 +24,18 @@ extension RunLoop {
     /// - Throws: As ``Listener/init(_:options:handler:faults:)``.
     public func connections(
         at address: SocketAddress, options: Listener.Options = Listener.Options(),
-        inModes modes: [Mode] = [.common], faults: @escaping @Sendable (IOError) -> Void
+        inModes modes: [Mode] = [.common], faults: @escaping @Sendable (IOError) -> Void = { _ in }
     ) throws(IOError) -> Listener.Connections {
-        Listener.Connections(try Acceptor(address, options), self, modes, faults)
+        Listener.Connections(try Acceptor(address, options), options.connection, self, modes, faults)
     }
 
-    /// Takes ownership of a socket that listens already, as ``Listener/init(descriptor:handler:faults:)`` does, and accepts a
+    /// Takes ownership of a socket that listens already, as ``Listener/init(descriptor:options:handler:faults:)`` does, and accepts a
     /// connection each time that one is awaited.
     public func connections(
-        descriptor: FileDescriptor, inModes modes: [Mode] = [.common],
-        faults: @escaping @Sendable (IOError) -> Void
+        descriptor: FileDescriptor, options: Connection.Options = Connection.Options(),
+        inModes modes: [Mode] = [.common], faults: @escaping @Sendable (IOError) -> Void = { _ in }
     ) throws(IOError) -> Listener.Connections {
-        Listener.Connections(try Acceptor(descriptor), self, modes, faults)
+        Listener.Connections(try Acceptor(descriptor), options, self, modes, faults)
     }
 }
 
@@ -53,20 +53,24 @@ extension Listener {
         /// An accepted connection.
         public typealias Element = Connection
         private let acceptor: Acceptor
+        private let options: Connection.Options
         private let arrivals: EventSubscription
         private let faults: @Sendable (IOError) -> Void
 
         fileprivate init(
-            _ acceptor: Acceptor, _ loop: RunLoop, _ modes: [RunLoop.Mode],
+            _ acceptor: Acceptor, _ options: Connection.Options, _ loop: RunLoop, _ modes: [RunLoop.Mode],
             _ faults: @escaping @Sendable (IOError) -> Void
         ) {
-            (self.acceptor, self.faults) = (acceptor, faults)
+            (self.acceptor, self.options, self.faults) = (acceptor, options, faults)
             arrivals = EventSubscription(
                 on: loop, inModes: modes, watching: acceptor.descriptor, for: .readable,
                 ended: { acceptor.close() })
         }
 
         deinit { close() }
+
+        /// Runs the tasks of connections on the loop.
+        var executor: RunLoop.Executor { arrivals.signal.gate.executor }
 
         /// The socket's address, as completed by the kernel: with the port that it has chosen.
         public var localAddress: SocketAddress { acceptor.localAddress }
@@ -97,7 +101,7 @@ extension Listener {
         ///   has ended; or an error of epoll_ctl(2). `CancellationError`.
         /// - Precondition: No other task accepts.
         nonisolated(nonsending) public func accept(timeout: Duration? = nil) async throws
-            -> sending Connection
+            -> Connection
         {
             arrivals.signal.claim()
             defer { arrivals.signal.unclaim() }
@@ -107,11 +111,12 @@ extension Listener {
         }
 
         nonisolated(nonsending) fileprivate func next(until deadline: Deadline?) async throws(Errno)
-            -> sending Connection
+            -> Connection
         {
             while true {
                 switch try await arrivals.next(until: deadline, acceptor.next) {
-                case .connection(let descriptor, let peer): return Connection(descriptor, from: peer)
+                case .connection(let descriptor, let peer):
+                    return Connection(accepted: descriptor, from: peer, options, nil)
                 case .fault(let fault):
                     if fault.isReported { faults(IOError(.accept, "\(localAddress)", fault.error)) }
                     try await arrivals.pause(until: arrivals.loop.now + fault.delay, deadline: deadline)
@@ -137,7 +142,7 @@ extension Listener {
             fileprivate let claim: EventClaim
 
             /// The next connection; nil once the socket is closed.
-            nonisolated(nonsending) public func next() async throws -> sending Connection? {
+            nonisolated(nonsending) public func next() async throws -> Connection? {
                 guard !claim.isReleased else { return nil }
                 do throws(Errno) { return try await connections.next(until: nil) } catch {
                     claim.release()
@@ -147,7 +152,7 @@ extension Listener {
             }
 
             /// The next connection; nil once the socket is closed.
-            public func next(isolation actor: isolated (any Actor)?) async throws -> sending Connection? {
+            public func next(isolation actor: isolated (any Actor)?) async throws -> Connection? {
                 try await next()
             }
         }

@@ -1,10 +1,10 @@
 public import SystemPackage
 
-/// Accepts connections on a run loop's thread, and delivers each as a pair of streams.
+/// Accepts connections on a run loop's thread.
 ///
 /// ```swift
 /// let listener = try Listener(.ipv6Any(port: 7)) { _, connection in
-///     print("a client at \(connection.peerAddress)")  // keep its streams
+///     connection.open(delegate: Echo())
 /// } faults: { _, error in
 ///     print(error)  // accept at [::]:7: Too many open files
 /// }
@@ -32,22 +32,7 @@ public import SystemPackage
 ///
 /// See socket(7), accept4(2), tcp(7) and unix(7).
 public final class Listener: EventSource {
-    /// An accepted connection.
-    public struct Connection {
-        /// The stream from the peer. Neither opened nor scheduled yet.
-        public let input: InputStream
-        /// The stream to the peer. Neither opened nor scheduled yet. Closing both streams closes the connection.
-        public let output: OutputStream
-        /// The peer's address; ``SocketAddress/unixUnnamed`` for most Unix-domain peers.
-        public let peerAddress: SocketAddress
-
-        init(_ descriptor: FileDescriptor, from peer: SocketAddress) {
-            (input, output) = Stream.connection(accepted: descriptor, from: peer)
-            peerAddress = peer
-        }
-    }
-
-    /// Receives a connection. Releasing its streams closes it.
+    /// Receives a connection, which nothing has opened yet. Releasing it closes it.
     public typealias Handler = (Listener, Connection) -> Void
 
     /// Receives the reason for a back-off.
@@ -57,7 +42,8 @@ public final class Listener: EventSource {
     package static let connectionsPerPass = 32
 
     private let acceptor: Acceptor
-    private var handlers: (connection: Handler, fault: FaultHandler)?
+    private let connectionOptions: Connection.Options
+    private var handlers: (connection: Handler, fault: FaultHandler?)?
     /// The reason for the last back-off.
     private var backoffReason: IOError?
     /// Whether the listener closes once its backlog is empty.
@@ -70,14 +56,14 @@ public final class Listener: EventSource {
     ///     left behind, and removed when the listener is closed.
     ///   - options: Options to set before listening.
     ///   - handler: Called for each connection.
-    ///   - faults: Called with the reason when the listener backs off, at most once a second.
+    ///   - faults: Called with the reason when the listener backs off, at most once a second; nil to back off silently.
     /// - Throws: ``IOError`` with an error of socket(2), setsockopt(2), bind(2) or listen(2): `Errno.addressInUse` if a server
     ///   listens there or the path is not a socket's, `Errno.addressNotAvailable`, `Errno.permissionDenied`, …
     public convenience init(
         _ address: SocketAddress, options: Options = Options(), handler: @escaping Handler,
-        faults: @escaping FaultHandler
+        faults: FaultHandler? = nil
     ) throws(IOError) {
-        self.init(try Acceptor(address, options), handler, faults)
+        self.init(try Acceptor(address, options), options.connection, handler, faults)
     }
 
     /// Takes ownership of a socket that listens already, such as one inherited by socket activation (sd_listen_fds(3)).
@@ -85,17 +71,22 @@ public final class Listener: EventSource {
     /// - Parameters:
     ///   - descriptor: The socket, which is closed even if this fails. It becomes non-blocking. Its options, which accepted
     ///     connections inherit, stay as they are, and so does the file of a Unix-domain path.
+    ///   - options: The options of accepted connections.
     ///   - handler: As in ``init(_:options:handler:faults:)``, and so `faults`.
     /// - Throws: ``IOError`` with `Errno.notSocket`, `Errno.badFileDescriptor`, or `Errno.invalidArgument` for a socket that
     ///   does not listen.
     public convenience init(
-        descriptor: FileDescriptor, handler: @escaping Handler, faults: @escaping FaultHandler
+        descriptor: FileDescriptor, options: Connection.Options = Connection.Options(),
+        handler: @escaping Handler, faults: FaultHandler? = nil
     ) throws(IOError) {
-        self.init(try Acceptor(descriptor), handler, faults)
+        self.init(try Acceptor(descriptor), options, handler, faults)
     }
 
-    private init(_ acceptor: Acceptor, _ handler: @escaping Handler, _ faults: @escaping FaultHandler) {
-        self.acceptor = acceptor
+    private init(
+        _ acceptor: Acceptor, _ options: Connection.Options, _ handler: @escaping Handler,
+        _ faults: FaultHandler?
+    ) {
+        (self.acceptor, connectionOptions) = (acceptor, options)
         handlers = (handler, faults)
         super.init(acceptor.descriptor.rawValue, for: .readable)
     }
@@ -162,7 +153,8 @@ public final class Listener: EventSource {
         for count in 1... {
             switch acceptor.next() {
             case .connection(let descriptor, let peer):
-                handlers?.connection(self, Connection(descriptor, from: peer))
+                let connection = Connection(accepted: descriptor, from: peer, connectionOptions, nil)
+                handlers?.connection(self, connection)
             case .fault(let fault): return backOff(fault)
             case .over: return close()
             case nil: return
@@ -176,7 +168,7 @@ public final class Listener: EventSource {
         let error = IOError(.accept, "\(localAddress)", fault.error, label: label)
         backoffReason = error
         pause(for: fault.delay)
-        if fault.isReported { handlers?.fault(self, error) }
+        if fault.isReported { handlers?.fault?(self, error) }
         // Nothing would make it try again.
         if isDraining, loop == nil { close() }
     }
@@ -196,9 +188,8 @@ extension Listener {
         /// Whether an IPv6 listener rejects connections over IPv4 (`IPV6_V6ONLY`). If false, a listener at
         /// ``SocketAddress/ipv6Any(port:)`` accepts both, whatever the system's default is.
         public var isIPv6Only: Bool
-        /// Whether accepted connections send small writes at once instead of collecting them (`TCP_NODELAY`). If false, a
-        /// message of more than one write may wait up to 40 ms for the peer's acknowledgement.
-        public var noDelay: Bool
+        /// The options of accepted connections.
+        public var connection: Connection.Options
         /// The permissions of a Unix-domain path: connecting requires permission to write. Nil for what the process's umask(2)
         /// leaves.
         public var permissions: FilePermissions?
@@ -209,13 +200,14 @@ extension Listener {
         /// Creates options.
         public init(
             backlog: Int = 4096, reusesAddress: Bool = true, reusesPort: Bool = false,
-            isIPv6Only: Bool = false, noDelay: Bool = true, permissions: FilePermissions? = nil
+            isIPv6Only: Bool = false, connection: Connection.Options = Connection.Options(),
+            permissions: FilePermissions? = nil
         ) {
             self.backlog = backlog
             self.reusesAddress = reusesAddress
             self.reusesPort = reusesPort
             self.isIPv6Only = isIPv6Only
-            self.noDelay = noDelay
+            self.connection = connection
             self.permissions = permissions
         }
     }

@@ -53,7 +53,7 @@ extension FileDescriptor {
         guard family == .ipv4 || family == .ipv6 else { return }
         if options.reusesAddress { try setOption(SOL_SOCKET, SO_REUSEADDR, 1) }
         // Accepted sockets inherit it, which saves a call for each.
-        if options.noDelay { try setOption(CInt(IPPROTO_TCP), TCP_NODELAY, 1) }
+        if options.connection.noDelay { try setOption(CInt(IPPROTO_TCP), TCP_NODELAY, 1) }
         if family == .ipv6 { try setOption(CInt(IPPROTO_IPV6), IPV6_V6ONLY, options.isIPv6Only ? 1 : 0) }
     }
 

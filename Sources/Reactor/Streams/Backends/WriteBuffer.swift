@@ -91,6 +91,9 @@ final class WriteBuffer: Sendable {
 
     // MARK: Room
 
+    /// How many bytes the kernel has not taken.
+    var count: Int { isEmpty ? 0 : state.withLock { $0.queue.contents.count } }
+
     /// Whether a write would be accepted at least in part, or fail.
     var hasRoom: Bool { state.withLock { $0.queue.hasRoom || !$0.queue.isOpen } }
 

@@ -5,11 +5,15 @@ import SystemPackage
 /// A stream's source on one run loop, with or without a descriptor.
 final class StreamSource: EventSource {
     private let engine: StreamEngine
+    /// What lives as long as the stream is on the loop.
+    private var kept: AnyObject?
 
-    init(of engine: StreamEngine) {
-        self.engine = engine
+    init(of engine: StreamEngine, keeping kept: AnyObject?) {
+        (self.engine, self.kept) = (engine, kept)
         super.init(-1, for: [])
     }
+
+    override func releaseResources() { kept = nil }
 
     override func serve(_ readiness: Readiness) -> Bool {
         engine.serve(readiness == .marked ? .none : .made(reportedAt))
@@ -37,9 +41,9 @@ struct ScheduledLoop {
     let loop: RunLoop
     let source: LoopBound<StreamSource>
 
-    fileprivate init(_ loop: RunLoop, _ engine: StreamEngine) {
+    fileprivate init(_ loop: RunLoop, _ engine: StreamEngine, keeping kept: AnyObject?) {
         self.loop = loop
-        source = LoopBound(StreamSource(of: engine), owner: loop.identity)
+        source = LoopBound(StreamSource(of: engine, keeping: kept), owner: loop.identity)
     }
 
     /// Ends the source on its loop's thread.
@@ -49,23 +53,26 @@ struct ScheduledLoop {
 // MARK: - Scheduling
 
 extension StreamEngine {
-    func schedule(in loop: RunLoop, _ mode: RunLoop.Mode) {
+    /// - Parameter kept: What the loop retains as long as the stream is there; released on its thread.
+    func schedule(in loop: RunLoop, _ mode: RunLoop.Mode, keeping kept: AnyObject? = nil) {
         loop.requireNotOfParent()
         // The stream stays where it is.
         if loop.inbox.isClosed { return }
         leaveQueue()
-        join(loop, mode) { _ in }
+        join(loop, mode, keeping: kept) { _ in }
         state.withLock { $0.taskDelegate }?.streamChanged()
     }
 
     /// Schedules the stream in a mode of a loop, in the place of the one that it is on, unless the stream is closed. Makes
     /// `change` at the same time.
-    func join(_ loop: RunLoop, _ mode: RunLoop.Mode, _ change: (inout State) -> Void) {
+    func join(
+        _ loop: RunLoop, _ mode: RunLoop.Mode, keeping kept: AnyObject? = nil, _ change: (inout State) -> Void
+    ) {
         let common = loop.commonModes
         let (isScheduled, left) = state.withLock { state -> (isScheduled: Bool, left: Attachment?) in
             guard state.handoff.map({ $0.loop === loop }) ?? true else { return (false, nil) }
             let result = state.machine.schedule(
-                on: loop.identity, mode, common: common, attach: { ScheduledLoop(loop, self) })
+                on: loop.identity, mode, common: common, attach: { ScheduledLoop(loop, self, keeping: kept) })
             if result.isScheduled { change(&state) }
             return result
         }

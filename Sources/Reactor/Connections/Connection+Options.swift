@@ -1,0 +1,86 @@
+import Glibc
+
+extension Connection {
+    /// The options of a connection.
+    public struct Options: Sendable, Hashable {
+        fileprivate static let standard = Options()
+        /// How long name resolution, connecting, the proxy's part and the TLS handshake may take together before opening fails
+        /// with `Errno.timedOut`. 75 s unless set.
+        public var connectTimeout: Duration
+        /// How long the connection may be idle in both directions before it fails with `Errno.timedOut`. Bytes that arrived
+        /// before are delivered first. Nil, the default, for no limit.
+        public var idleTimeout: Duration?
+        /// How long the peer may accept none of the bytes that wait for it before the connection fails with `Errno.timedOut`.
+        /// Nil, the default, for no limit.
+        public var writeTimeout: Duration?
+        /// Whether the kernel sends small writes at once instead of collecting them (`TCP_NODELAY`, tcp(7)). True unless set:
+        /// otherwise a message of more than one write may wait up to 40 ms for the peer's acknowledgement. IP only.
+        public var noDelay: Bool
+        /// Whether the kernel probes a silent peer and fails the connection when it is gone (`SO_KEEPALIVE`, socket(7)). The
+        /// probes begin after two hours by default (tcp(7)); ``idleTimeout`` is the prompt way.
+        public var keepAlive: Bool
+        /// How many bytes ``Connection/send(_:)`` accepts beyond those that the kernel takes. 64 KiB unless set.
+        public var writeBufferSize: Int
+        /// The proxy to connect through; nil for none. Ignored for a socket that exists, and for Unix-domain addresses opening
+        /// fails.
+        public var proxy: StreamProxy?
+
+        /// Creates options.
+        ///
+        /// - Precondition: The timeouts are positive, and the write buffer's size is not negative.
+        public init(
+            connectTimeout: Duration = .seconds(75), idleTimeout: Duration? = nil, writeTimeout: Duration? = nil,
+            noDelay: Bool = true, keepAlive: Bool = false, writeBufferSize: Int = 65_536, proxy: StreamProxy? = nil
+        ) {
+            (self.connectTimeout, self.idleTimeout, self.writeTimeout) = (connectTimeout, idleTimeout, writeTimeout)
+            (self.noDelay, self.keepAlive) = (noDelay, keepAlive)
+            (self.writeBufferSize, self.proxy) = (writeBufferSize, proxy)
+        }
+
+        /// - Parameter isAccepted: Whether the socket has the options that its listener's has.
+        func apply(to socket: SocketConnection, isAccepted: Bool) {
+            if isAccepted, self == .standard { return }
+            let timeouts = (connectTimeout, idleTimeout ?? connectTimeout, writeTimeout ?? connectTimeout)
+            require(
+                timeouts.0 > .zero && timeouts.1 > .zero && timeouts.2 > .zero,
+                "The timeouts of a connection must be positive: \(self).")
+            require(writeBufferSize >= 0, "A write buffer cannot have \(writeBufferSize) bytes.")
+            socket.setOptions(self, isAccepted)
+        }
+    }
+
+    /// What protects a connection's bytes, such as ReactorTLS's `.tls()`.
+    public struct Security: Sendable {
+        let security: any SocketSecurity
+
+        package init(_ security: any SocketSecurity) { self.security = security }
+    }
+
+    /// Protects the connection: before it is open if it is not opened yet, else from the next byte on.
+    ///
+    /// - Returns: False if the connection is closed, has failed, or is protected.
+    package func protect(by security: Security) -> Bool { socket.setProperty(security.security, .security) }
+}
+
+extension SocketConnection {
+    /// Sets the options that differ from those of a new socket.
+    fileprivate func setOptions(_ options: Connection.Options, _ isAccepted: Bool) {
+        let values: [(Stream.PropertyKey, Any?)] = [
+            (.socketNoDelayKey, options.noDelay && !isAccepted ? true : nil),
+            (.socketKeepAliveKey, options.keepAlive ? true : nil),
+            (.socketConnectTimeoutKey, options.connectTimeout == .seconds(75) ? nil : options.connectTimeout),
+            (.socketIdleTimeoutKey, options.idleTimeout), (.socketWriteTimeoutKey, options.writeTimeout),
+            (.streamProxy, options.proxy),
+        ]
+        for (key, value) in values where value != nil { _ = setProperty(value, key) }
+    }
+
+    /// Lets the socket's close send a reset, and drop what was not sent.
+    func reset() {
+        try? shared.use { (number) throws(Errno) in
+            var linger = linger(l_onoff: 1, l_linger: 0)
+            _ = unsafe setsockopt(number, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout.size(ofValue: linger)))
+        }
+        fail(.connectionAbort, on: nil)
+    }
+}

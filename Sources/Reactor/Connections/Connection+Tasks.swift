@@ -1,0 +1,255 @@
+public import SystemPackage
+
+// MARK: - Connecting
+
+extension Connection {
+    /// Connects to a host, given by name or as a numeric address.
+    ///
+    /// Cancelling the task ends the attempt and closes its sockets.
+    ///
+    /// - Parameters:
+    ///   - host: A name or an address.
+    ///   - port: The port.
+    ///   - options: Options of the socket.
+    ///   - security: What protects the bytes; nil for plain text. The handshake is part of connecting.
+    ///   - timeout: How long all of it may take; nil for the options' connect timeout.
+    /// - Returns: The open connection.
+    /// - Throws: ``IOError``; ``ResolverError`` if the name cannot be resolved; ``StreamProxyError``; the error of `security`;
+    ///   `CancellationError`.
+    nonisolated(nonsending) public static func connect(
+        toHost host: String, port: UInt16, options: Options = Options(), security: Security? = nil,
+        timeout: Duration? = nil
+    ) async throws -> Connection {
+        let options = try options.limited(by: timeout, "\(host):\(port)")
+        let connection = Connection(toHost: host, port: port, options: options, security: security)
+        try await connection.open()
+        return connection
+    }
+
+    /// Connects to an IPv4, IPv6 or Unix-domain address; otherwise as
+    /// ``connect(toHost:port:options:security:timeout:)``.
+    nonisolated(nonsending) public static func connect(
+        to address: SocketAddress, options: Options = Options(), security: Security? = nil,
+        timeout: Duration? = nil
+    ) async throws -> Connection {
+        let options = try options.limited(by: timeout, "\(address)")
+        let connection = Connection(to: address, options: options, security: security)
+        try await connection.open()
+        return connection
+    }
+
+    /// Waits until the connection is open, and opens it if nothing has.
+    ///
+    /// Reads and writes do that by themselves. An attempt that fails, or whose task is cancelled, closes the connection.
+    ///
+    /// - Throws: As ``connect(toHost:port:options:security:timeout:)``.
+    nonisolated(nonsending) public func open() async throws {
+        do {
+            let use = StreamUse(halves.input)
+            try await use.waitUntilOpen(isolation: #isolation)
+            halves.output.open()
+        } catch {
+            close()
+            throw error
+        }
+    }
+}
+
+extension Connection.Options {
+    fileprivate func limited(by timeout: Duration?, _ subject: @autoclosure () -> String) throws -> Self {
+        guard let timeout else { return self }
+        guard timeout > .zero else { throw IOError(.connect, subject(), .timedOut) }
+        var options = self
+        options.connectTimeout = timeout
+        return options
+    }
+}
+
+// MARK: - Reading
+
+extension Connection {
+    /// Reads the bytes that are there, and waits for the first one without blocking the thread.
+    ///
+    /// - Parameters:
+    ///   - count: The most bytes, at least one.
+    ///   - timeout: How long to wait; nil for no limit.
+    /// - Returns: At least one byte; nil at the end.
+    /// - Throws: ``IOError``, or the error of opening; `CancellationError`.
+    /// - Precondition: No other task reads the connection, and it has no delegate.
+    nonisolated(nonsending) public func read(
+        upTo count: Int = InputStream.defaultChunkSize, timeout: Duration? = nil
+    ) async throws -> [UInt8]? {
+        openBoth()
+        return try await halves.input.readChunk(upTo: count, timeout: timeout)
+    }
+
+    /// Reads exactly `count` bytes. Bytes that were read before an error are the next ones to read.
+    ///
+    /// - Throws: As ``read(upTo:timeout:)``; `Errno.noData` if the connection ends before so many bytes:
+    ///   ``IOError/bytesReceived`` says how many came, and is 0 for an end between two messages.
+    /// - Precondition: As there; `count` is not negative.
+    nonisolated(nonsending) public func read(exactly count: Int, timeout: Duration? = nil) async throws -> [UInt8]
+    {
+        openBoth()
+        return try await halves.input.read(exactly: count, timeout: timeout)
+    }
+
+    /// Reads up to and including `delimiter`, and returns the bytes before it; as
+    /// ``InputStream/read(until:limit:timeout:)``.
+    nonisolated(nonsending) public func read(
+        until delimiter: [UInt8], limit: Int = LineFramer.defaultLimit, timeout: Duration? = nil
+    ) async throws -> [UInt8]? {
+        openBoth()
+        return try await halves.input.read(until: delimiter, limit: limit, timeout: timeout)
+    }
+
+    /// The bytes from the peer in chunks, for `for try await`; as ``InputStream/chunks``.
+    ///
+    /// - Parameter count: The most bytes of a chunk, at least one.
+    public func chunks(upTo count: Int = InputStream.defaultChunkSize) -> InputStream.Chunks {
+        halves.input.chunks(upTo: count).keeping(self)
+    }
+
+    /// The lines from the peer as text, for `for try await`; as ``InputStream/lines(text:terminator:limit:overflow:)``.
+    public func lines(
+        text policy: TextPolicy = .repair, terminator: LineTerminator = .newline,
+        limit: Int = LineFramer.defaultLimit, overflow: LineFramer.Overflow = .fail
+    ) -> InputStream.Lines {
+        halves.input.lines(text: policy, terminator: terminator, limit: limit, overflow: overflow).keeping(self)
+    }
+
+    /// Opens the output too, as a read alone opens the input only.
+    private func openBoth() { halves.output.open() }
+}
+
+// MARK: - Writing
+
+extension Connection {
+    /// Writes all of `bytes`, after the writes that were called before, without blocking the thread.
+    ///
+    /// The bytes are accepted when this returns: they are sent, or the connection fails. If the task is cancelled, or the time
+    /// is over, before any of them was accepted, nothing has happened. After some, the connection fails: the peer could not
+    /// tell where the next message begins.
+    ///
+    /// - Parameters:
+    ///   - bytes: The bytes.
+    ///   - timeout: How long to wait for the turn and for room, together; nil for no limit.
+    /// - Throws: ``IOError``, `Errno.brokenPipe` if the peer reads no more, or the error of opening; `CancellationError`.
+    /// - Precondition: The connection has no delegate.
+    nonisolated(nonsending) public func write(_ bytes: [UInt8], timeout: Duration? = nil) async throws {
+        try await inTurn(timeout) { timeout in
+            var accepted = 0
+            do { try await halves.output.writeAll(bytes, accepted: &accepted, timeout: timeout) } catch {
+                if accepted > 0 { reset() }
+                throw error
+            }
+        }
+    }
+
+    /// Writes a text in UTF-8; otherwise as ``write(_:timeout:)-([UInt8],_)``.
+    nonisolated(nonsending) public func write(_ text: String, timeout: Duration? = nil) async throws {
+        try await write(Array(text.utf8), timeout: timeout)
+    }
+
+    /// Writes bytes of a file, which the kernel sends where it can; otherwise as ``write(_:timeout:)-([UInt8],_)``.
+    ///
+    /// - Parameters:
+    ///   - file: A descriptor of a file that can be read at any offset. Its own offset stays.
+    ///   - range: The offsets of the bytes.
+    ///   - timeout: As for other writes.
+    nonisolated(nonsending) public func write(
+        contentsOf file: FileDescriptor, range: Range<Int>, timeout: Duration? = nil
+    ) async throws {
+        try await inTurn(timeout) { timeout in
+            var accepted = 0
+            do {
+                try await halves.output.writeAll(
+                    contentsOf: file, range: range, accepted: &accepted, timeout: timeout)
+            } catch {
+                if accepted > 0 { reset() }
+                throw error
+            }
+        }
+    }
+
+    /// Waits until the kernel has taken everything that was written, and ends the output; bytes from the peer are still read.
+    ///
+    /// - Parameter timeout: How long to wait for the bytes; nil for no limit. After it the output goes on.
+    /// - Throws: As ``write(_:timeout:)-([UInt8],_)``.
+    nonisolated(nonsending) public func finish(timeout: Duration? = nil) async throws {
+        try await inTurn(timeout) { timeout in try await halves.output.shutDown(timeout: timeout) }
+    }
+
+    /// Waits until the kernel has taken everything that was written.
+    ///
+    /// - Parameter timeout: How long to wait; nil for no limit.
+    /// - Throws: As ``write(_:timeout:)-([UInt8],_)``.
+    nonisolated(nonsending) public func flush(timeout: Duration? = nil) async throws {
+        try await inTurn(timeout) { timeout in try await halves.output.flush(timeout: timeout) }
+    }
+
+    /// Calls `body` when it is this write's turn, with what is left of `timeout`.
+    nonisolated(nonsending) private func inTurn(
+        _ timeout: Duration?, _ body: nonisolated(nonsending) (Duration?) async throws -> Void
+    ) async throws {
+        halves.input.open()
+        let rest = try await takeTurn(timeout)
+        defer { turns.pass() }
+        try await body(rest)
+    }
+
+    /// Waits for the turn. Returns what is left of `timeout`.
+    nonisolated(nonsending) private func takeTurn(_ timeout: Duration?) async throws -> Duration? {
+        if turns.takeIfFree() { return timeout }
+        let engine = halves.output.engine
+        do throws(Errno) {
+            let loop = try RunLoop.place(of: #isolation, orOn: engine.scheduledPlace?.loop).0
+            let deadline = timeout.deadline(on: loop)
+            try await turns.take(until: deadline, on: loop)
+            return deadline.map { loop.now.duration(to: $0) }
+        } catch .canceled {
+            throw CancellationError()
+        } catch {
+            throw engine.failure(error)
+        }
+    }
+}
+
+// MARK: - Both directions
+
+extension Connection {
+    /// Serves both directions at once: each closure is a child task with the isolation of the calling code. If one throws, the
+    /// other is cancelled.
+    ///
+    /// ```swift
+    /// try await connection.run {
+    ///     for try await line in connection.lines() { print(line) }
+    /// } writing: {
+    ///     for await _ in RunLoop.main.ticks(every: .seconds(30)) { try await connection.write("ping\n") }
+    /// }
+    /// ```
+    ///
+    /// - Parameters:
+    ///   - reading: Reads the connection. When it returns, `writing` is cancelled: the peer has ended.
+    ///   - writing: Writes it. When it returns, reading goes on.
+    /// - Throws: What the first of them throws.
+    nonisolated(nonsending) public func run(
+        @_inheritActorContext reading: @escaping @Sendable () async throws -> Void,
+        @_inheritActorContext writing: @escaping @Sendable () async throws -> Void
+    ) async throws {
+        try await withThrowingTaskGroup { group in
+            group.addTask {
+                try await writing()
+                return false
+            }
+            group.addTask {
+                try await reading()
+                return true
+            }
+            defer { group.cancelAll() }
+            while let hasRead = try await group.next() {
+                if hasRead { break }
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+import Synchronization
+public import SystemPackage
+
+/// A stream socket with both its directions: of a client or a server, plain or protected, for delegates and for tasks.
+///
+/// ```swift
+/// let connection = try await Connection.connect(toHost: "example.org", port: 80)
+/// try await connection.write("HEAD / HTTP/1.0\r\n\r\n")
+/// for try await line in connection.lines() { print(line) }
+/// connection.close()
+/// ```
+///
+/// A client makes one, or awaits ``connect(toHost:port:options:security:timeout:)``. A server gets one for each client from a
+/// ``Listener``. A new connection is not open: the first call of a task opens it, and so does ``open(delegate:forMode:)``.
+/// Opening a client's resolves the host's name, tries its addresses a quarter of a second after one another (RFC 8305), and
+/// makes the handshakes with a proxy and of TLS; none of this blocks the loop's thread.
+///
+/// Tasks and threads share a connection. One task reads at a time, a second one traps. Any number may write: each write is
+/// whole, and they take turns in the order of their calls. Reading and writing do not wait for one another, so that two child
+/// tasks can serve both directions (``run(reading:writing:)``). With a delegate no task may use the connection.
+///
+/// ## Its end
+///
+/// ``close()`` ends both directions: bytes that were accepted are still sent, for as long as ``Stream/close()`` says.
+/// ``finish(timeout:)`` ends the output alone, and reading goes on until the peer ends its own. ``reset()`` drops everything.
+/// Releasing the last reference closes the connection; calls and iterations that are under way hold one.
+///
+/// A connection with a delegate keeps itself and the delegate until it is closed, has failed, or has ended in both
+/// directions, or until its loop's thread ends. Then it releases the delegate, so that the two may refer to each other.
+///
+/// Foundation differs: it has no such type; a pair of streams is what code from Cocoa has (``streams``).
+public final class Connection: Sendable {
+    /// The streams that move the bytes, and the socket that they share.
+    let halves: Halves
+    let socket: SocketConnection
+    let turns = WriteTurns()
+    /// Whether the delegate has been told that the peer has ended its direction.
+    let peerHasEnded = Atomic(false)
+    /// How many bytes ``send(_:)`` may leave for later.
+    let writeBufferSize: Int
+
+    /// The streams of a connection.
+    ///
+    /// `@unchecked Sendable`: a stream has no state but its engine, which is `Sendable`, and these are of no subclass.
+    struct Halves: @unchecked Sendable {
+        let input: InputStream
+        let output: OutputStream
+    }
+
+    /// A connection to a host, given by name or as a numeric address. Opens nothing yet.
+    ///
+    /// - Parameters:
+    ///   - host: A name or an address.
+    ///   - port: The port.
+    ///   - options: Options of the socket.
+    ///   - security: What protects the bytes, such as ReactorTLS's `.tls()`; nil for plain text.
+    public convenience init(
+        toHost host: String, port: UInt16, options: Options = Options(), security: Security? = nil
+    ) {
+        self.init(SocketConnection(connectingTo: .host(host, port: port)), options, security)
+    }
+
+    /// A connection to an IPv4, IPv6 or Unix-domain address. Opens nothing yet.
+    ///
+    /// The parameters are those of ``init(toHost:port:options:security:)``.
+    public convenience init(
+        to address: SocketAddress, options: Options = Options(), security: Security? = nil
+    ) {
+        self.init(SocketConnection(connectingTo: .address(address)), options, security)
+    }
+
+    /// A connection over a connected stream socket, whose file status flags stay as they are.
+    ///
+    /// - Parameters:
+    ///   - descriptor: A connected socket.
+    ///   - closeWhenDone: Whether the end of the connection closes it.
+    ///   - options: Options of the socket. The connect timeout limits the handshake, if there is one.
+    ///   - security: What protects the bytes; nil for plain text.
+    /// - Precondition: `descriptor` is not negative.
+    public convenience init(
+        descriptor: FileDescriptor, closeWhenDone: Bool = true, options: Options = Options(),
+        security: Security? = nil
+    ) {
+        require(
+            descriptor.rawValue >= 0, "Connection(descriptor:) needs an open descriptor, not \(descriptor.rawValue).")
+        let shared = SharedDescriptor(descriptor.rawValue, closesWhenDone: closeWhenDone)
+        self.init(SocketConnection(shared), options, security)
+    }
+
+    /// An accepted connection.
+    convenience init(
+        accepted descriptor: FileDescriptor, from peer: SocketAddress, _ options: Options, _ security: Security?
+    ) {
+        let shared = SharedDescriptor(descriptor.rawValue, closesWhenDone: true)
+        self.init(SocketConnection(shared, peer: peer), options, security, isAccepted: true)
+    }
+
+    private init(
+        _ socket: SocketConnection, _ options: Options, _ security: Security?, isAccepted: Bool = false
+    ) {
+        self.socket = socket
+        writeBufferSize = options.writeBufferSize
+        halves = Halves(
+            input: InputStream(backend: SocketInput(socket)), output: OutputStream(backend: SocketOutput(socket)))
+        options.apply(to: socket, isAccepted: isAccepted)
+        if let security { _ = protect(by: security) }
+    }
+
+    /// The two streams of the connection, for code that is written for a pair: it gives each a delegate, schedules and opens
+    /// it. They stay usable without the connection, and closing both closes it.
+    ///
+    /// One thread at a time may use them.
+    public var streams: (input: InputStream, output: OutputStream) { (halves.input, halves.output) }
+
+    // MARK: Its state
+
+    /// How far a connection has come.
+    @nonexhaustive
+    public enum State: Sendable {
+        /// Nothing has opened it yet.
+        case notOpen
+        /// The host is being resolved, or a handshake is under way.
+        case opening
+        /// Bytes can be moved, at least in one direction.
+        case open
+        /// It was closed.
+        case closed
+        /// It has failed: the error is an ``IOError``, a ``ResolverError``, a ``StreamProxyError``, a
+        /// ``StreamRequirementError``, or ReactorTLS's `TLSError`. Bytes that arrived before may be left to read.
+        case failed(any Error)
+    }
+
+    /// How far the connection has come. May be asked on any thread.
+    public var state: State {
+        if let error { return .failed(error) }
+        return switch halves.input.streamStatus {
+        case .notOpen: .notOpen
+        case .opening: .opening
+        case .closed: .closed
+        case .open, .reading, .writing, .atEnd, .error: .open
+        }
+    }
+
+    /// Why the connection has failed; nil if it has not.
+    public var error: (any Error)? { halves.input.streamError ?? halves.output.streamError }
+
+    /// The socket's own address; nil before there is a socket, and once it is closed.
+    public var localAddress: SocketAddress? { socket.property(.socketLocalAddressKey) as? SocketAddress }
+
+    /// The peer's address; nil before it is known. ``SocketAddress/unixUnnamed`` for most Unix-domain peers.
+    public var peerAddress: SocketAddress? { socket.property(.socketRemoteAddressKey) as? SocketAddress }
+
+    /// The process at the other end of a Unix-domain connection, when it was made (`SO_PEERCRED`, unix(7)); nil for others.
+    public var peerCredentials: PeerCredentials? {
+        socket.property(.socketPeerCredentialsKey) as? PeerCredentials
+    }
+
+    /// The socket; nil before there is one, and once it is closed. The connection owns it: do not close it.
+    public var descriptor: FileDescriptor? { socket.property(.socketDescriptorKey) as? FileDescriptor }
+
+    /// What dumps, ``LoopDiagnostics`` and errors call the connection, besides its peer; nil for none.
+    public var label: String? {
+        get { halves.input.label }
+        set { (halves.input.label, halves.output.label) = (newValue, newValue) }
+    }
+
+    // MARK: Its end
+
+    /// Closes both directions. Bytes that were accepted are still sent. Any thread.
+    ///
+    /// Tasks that wait get an ``IOError`` with `Errno.badFileDescriptor`, and a delegate no further event. Does nothing before
+    /// the connection is opened; releasing it is enough then.
+    public func close() {
+        halves.input.close()
+        halves.output.close()
+    }
+
+    /// Closes the connection at once: the peer gets a reset instead of the bytes that wait and of an end. Any thread.
+    public func reset() {
+        socket.reset()
+        close()
+    }
+}
+
+extension Connection: CustomStringConvertible {
+    /// The peer, such as `connection to example.org:80`, with the label.
+    public var description: String {
+        "connection to \(socket.subject)\(label.map { " '\($0)'" } ?? "")"
+    }
+}
+
+extension Connection: Hashable {
+    /// Whether the two are the same connection.
+    public static func == (left: Connection, right: Connection) -> Bool { left === right }
+
+    /// Hashes the connection's identity.
+    public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
+}

@@ -1,0 +1,159 @@
+import Synchronization
+
+/// Receives the events of connections, on the thread of a run loop.
+///
+/// ```swift
+/// final class Echo: ConnectionDelegate {
+///     func connection(_ connection: Connection, handle event: Stream.Event) {
+///         switch event {
+///         case .hasBytesAvailable, .hasSpaceAvailable:
+///             try? connection.send(connection.receive(upTo: connection.writableCount))
+///         case .endEncountered: connection.close()
+///         default: break
+///         }
+///     }
+/// }
+/// ```
+public protocol ConnectionDelegate: AnyObject {
+    /// Called for one event of `connection`.
+    ///
+    /// The events are those of streams, each for the whole connection:
+    /// - ``Stream/Event/openCompleted``: once, before any other but an error.
+    /// - ``Stream/Event/hasBytesAvailable``: there are bytes to receive, or the end, which ``Connection/receive(upTo:)`` then
+    ///   finds. Delivered again only after a read.
+    /// - ``Stream/Event/hasSpaceAvailable``: there is room to send. Delivered again only after a write.
+    /// - ``Stream/Event/endEncountered``: the peer has ended its direction. Sending goes on.
+    /// - ``Stream/Event/errorOccurred``: the connection has failed, and is closed when this returns;
+    ///   ``Connection/state-swift.property`` has the error. The last event.
+    ///
+    /// It may use the connection and others in any way, and run the loop again. No other event of the connection is delivered
+    /// before it returns.
+    func connection(_ connection: Connection, handle event: Stream.Event)
+}
+
+extension Connection {
+    /// Opens the connection, and delivers its events to `delegate`, on the calling thread's loop.
+    ///
+    /// The connection keeps itself and the delegate until it is closed, has failed or has ended in both directions, or until
+    /// the loop's thread ends.
+    ///
+    /// - Parameters:
+    ///   - delegate: Receives the events, on this thread, and is released there.
+    ///   - mode: The mode to deliver them in; the common modes unless another is named.
+    /// - Precondition: The connection has not been opened.
+    @available(*, noasync, message: "tasks read and write without a delegate")
+    public func open(delegate: any ConnectionDelegate, forMode mode: RunLoop.Mode = .common) {
+        require(
+            halves.input.streamStatus == .notOpen,
+            "Connection.open(delegate:) was called on a connection that has been opened.")
+        let loop = RunLoop.ofCallingThread
+        let delivery = ConnectionDelivery(of: self, to: delegate)
+        (halves.input.delegate, halves.output.delegate) = (delivery, delivery)
+        halves.input.engine.schedule(in: loop, mode, keeping: delivery)
+        halves.output.engine.schedule(in: loop, mode)
+        halves.input.open()
+        halves.output.open()
+    }
+
+    // MARK: Without waiting
+
+    /// Takes up to `count` bytes that have arrived, and waits for none.
+    ///
+    /// At the end this finds it, and ``Stream/Event/endEncountered`` follows.
+    ///
+    /// - Returns: None if none have arrived, at the end, and after a failure, which events tell apart.
+    public func receive(upTo count: Int = InputStream.defaultChunkSize) -> [UInt8] {
+        count > 0 ? halves.input.readIfReady(upTo: count) ?? [] : []
+    }
+
+    /// How many bytes ``send(_:)`` accepts now.
+    public var writableCount: Int {
+        halves.output.engine.isOpen ? max(writeBufferSize - (socket.bufferSlot.buffer?.count ?? 0), 0) : 0
+    }
+
+    /// Sends all of `bytes`, or none: what the kernel does not take now waits in the connection, and is sent in the background.
+    /// Any thread.
+    ///
+    /// - Throws: ``IOError`` with `Errno.noBufferSpace` if there are more bytes than ``writableCount``: then an event for space
+    ///   follows, unless there are more than the whole write buffer holds. `Errno.resourceBusy` while a task writes,
+    ///   `Errno.socketNotConnected` before the connection is open; or the error of the connection.
+    public func send(_ bytes: [UInt8]) throws {
+        let engine = halves.output.engine
+        if engine.status == .notOpen || engine.status == .opening { throw engine.failure(.socketNotConnected) }
+        guard turns.takeIfFree() else { throw engine.failure(.resourceBusy) }
+        defer { turns.pass() }
+        guard bytes.count <= writableCount || !engine.isOpen else {
+            requestSpace()
+            throw engine.failure(.noBufferSpace)
+        }
+        try bytes.withBytes { bytes throws in
+            let count = try engine.writeIfReady(bytes) ?? 0
+            guard count < bytes.byteCount else { return }
+            halves.output.writeBufferSize = writeBufferSize
+            let rest = try engine.writeIfReady(bytes.extracting(droppingFirst: count)) ?? 0
+            guard count + rest < bytes.byteCount else { return }
+            // There is no descriptor left to send the rest by, and the peer may have a part.
+            reset()
+            throw engine.failure(.tooManyOpenFiles)
+        }
+    }
+
+    /// Sends a text in UTF-8; otherwise as ``send(_:)-([UInt8])``.
+    public func send(_ text: String) throws { try send(Array(text.utf8)) }
+
+    /// Has the event for space delivered when everything was sent.
+    private func requestSpace() {
+        let engine = halves.output.engine
+        engine.backend.whenFlushed(FlushCallback {
+                engine.finish(Transfer(count: 0), of: 1)
+                engine.refresh()
+            })
+    }
+
+    /// Ends the output once everything that was sent has left; bytes from the peer are still received. Any thread.
+    ///
+    /// Does nothing if that has been called, or the connection is closed or has failed.
+    public func finish() {
+        guard halves.output.engine.isOpen else { return }
+        try? halves.output.shutDown()
+        if peerHasEnded.load(ordering: .sequentiallyConsistent) { close() }
+    }
+}
+
+/// The streams' delegate that makes one connection's events of theirs. Used on the loop's thread.
+private final class ConnectionDelivery: StreamDelegate {
+    private let connection: Connection
+    private let delegate: any ConnectionDelegate
+    /// Whether sending has failed. Bytes that arrived before that are delivered first.
+    private var cannotSend = false
+
+    init(of connection: Connection, to delegate: any ConnectionDelegate) {
+        (self.connection, self.delegate) = (connection, delegate)
+    }
+
+    func stream(_ stream: Stream, handle event: Stream.Event) {
+        let isInput = stream === connection.halves.input
+        switch event {
+        case .openCompleted where !isInput: break
+        case .endEncountered where !isInput: break
+        case .endEncountered:
+            connection.peerHasEnded.store(true, ordering: .sequentiallyConsistent)
+            deliver(event)
+            if cannotSend {
+                fail()
+            } else if connection.halves.output.streamStatus == .atEnd {
+                connection.close()
+            }
+        case .errorOccurred:
+            if isInput || connection.peerHasEnded.load(ordering: .relaxed) { fail() } else { cannotSend = true }
+        default: deliver(event)
+        }
+    }
+
+    private func deliver(_ event: Stream.Event) { delegate.connection(connection, handle: event) }
+
+    private func fail() {
+        deliver(.errorOccurred)
+        connection.close()
+    }
+}

@@ -1,0 +1,151 @@
+import Synchronization
+
+extension Listener {
+    /// Serves each connection to `address` in a child task, until the calling task is cancelled.
+    ///
+    /// ```swift
+    /// try await Listener.run(at: .ipv6Any(port: 7007)) { connection in
+    ///     for try await chunk in connection.chunks() { try await connection.write(chunk) }
+    /// }
+    /// ```
+    ///
+    /// The parameters are those of ``RunLoop/connections(at:options:inModes:faults:)`` and
+    /// ``Connections/run(security:limit:limitPerPeer:_:)``. Make ``Connections`` to learn the port that the kernel has chosen,
+    /// to close or to drain them.
+    ///
+    /// - Parameters:
+    ///   - loop: The loop that runs the tasks: the main loop unless another is named.
+    ///   - faults: Called with the reason when accepting backs off.
+    /// - Throws: ``IOError`` if the socket cannot listen; `CancellationError`.
+    nonisolated(nonsending) public static func run(
+        at address: SocketAddress, options: Options = Options(), security: Connection.Security? = nil,
+        limit: Int = .max, limitPerPeer: Int = .max, on loop: RunLoop = .main,
+        faults: @escaping @Sendable (IOError) -> Void = { _ in },
+        _ body: @escaping @Sendable (Connection) async throws -> Void
+    ) async throws {
+        let connections = try loop.connections(at: address, options: options, faults: faults)
+        defer { connections.close() }
+        try await connections.run(security: security, limit: limit, limitPerPeer: limitPerPeer, body)
+    }
+}
+
+extension Listener.Connections {
+    /// Serves each connection in a child task, which prefers the loop's thread, until these connections are closed or drained.
+    ///
+    /// A connection is closed when its task returns or throws; what was written is still sent. An error of `body` ends its
+    /// connection and nothing else: in debug mode (``LoopDiagnostics``) it is reported. If the calling task is cancelled, no
+    /// further connection is accepted, the child tasks are cancelled, and this returns when they have.
+    ///
+    /// - Parameters:
+    ///   - security: What protects the bytes, such as ReactorTLS's `.tls(.server(identity))`; nil for plain text. The task
+    ///     of the connection makes the handshake.
+    ///   - limit: How many connections are served at once. The others wait in the kernel's backlog.
+    ///   - limitPerPeer: How many of them may come from one IP address. Further ones are reset.
+    ///   - body: Serves a connection, which nothing has opened yet.
+    /// - Throws: ``IOError`` if the socket fails; `CancellationError`.
+    /// - Precondition: No other task accepts; the limits are positive.
+    nonisolated(nonsending) public func run(
+        security: Connection.Security? = nil, limit: Int = .max, limitPerPeer: Int = .max,
+        _ body: @escaping @Sendable (Connection) async throws -> Void
+    ) async throws {
+        require(limit > 0 && limitPerPeer > 0, "Connections.run needs a limit of at least one connection.")
+        let served = ServedConnections(limit: limit, limitPerPeer: limitPerPeer)
+        try await withTaskExecutorPreference(executor) {
+            try await withThrowingDiscardingTaskGroup { group in
+                for try await connection in self {
+                    guard let peer = served.begin(connection) else { continue }
+                    if let security { _ = connection.protect(by: security) }
+                    group.addTask {
+                        await serve(connection, body)
+                        served.end(peer)
+                    }
+                    await served.waitForRoom()
+                }
+            }
+        }
+        try Task.checkCancellation()
+    }
+}
+
+private nonisolated func serve(
+    _ connection: Connection, _ body: @Sendable (Connection) async throws -> Void
+) async {
+    defer { connection.close() }
+    do { try await body(connection) } catch is CancellationError {} catch {
+        guard LoopDiagnostics.isReporting else { return }
+        LoopDiagnostics.report(.failedConnection, "The task of a \(connection) has failed: \(error).")
+    }
+}
+
+/// How many connections are served, in all and of each peer.
+private final class ServedConnections: Sendable {
+    /// Whose connections are counted together.
+    enum Peer: Hashable {
+        case ipv4(UInt32)
+        case ipv6(UInt128)
+        /// Of the same machine.
+        case local
+    }
+
+    private struct State {
+        var count = 0
+        var counts: [Peer: Int] = [:]
+        /// The task that accepts, while it waits for room.
+        var waiter: CheckedContinuation<Void, Never>?
+    }
+
+    private let limit: Int
+    private let limitPerPeer: Int
+    private let state = Mutex(State())
+
+    init(limit: Int, limitPerPeer: Int) { (self.limit, self.limitPerPeer) = (limit, limitPerPeer) }
+
+    /// Counts `connection`; resets it, and returns nil, if its peer has too many.
+    func begin(_ connection: Connection) -> Peer? {
+        let peer = Peer(connection.peerAddress)
+        let isAccepted = state.withLock { state in
+            guard peer == .local || state.counts[peer, default: 0] < limitPerPeer else { return false }
+            state.count += 1
+            if limitPerPeer < .max { state.counts[peer, default: 0] += 1 }
+            return true
+        }
+        guard isAccepted else {
+            connection.reset()
+            return nil
+        }
+        return peer
+    }
+
+    func end(_ peer: Peer) {
+        let waiter = state.withLock { state in
+            state.count -= 1
+            if let count = state.counts[peer] { state.counts[peer] = count > 1 ? count - 1 : nil }
+            return state.waiter.take()
+        }
+        waiter?.resume()
+    }
+
+    /// Waits until another connection may be served. A cancelled task waits too: its child tasks end.
+    nonisolated(nonsending) func waitForRoom() async {
+        await withCheckedContinuation { waiter in
+            let hasRoom = state.withLock { state in
+                if state.count < limit { return true }
+                state.waiter = waiter
+                return false
+            }
+            if hasRoom { waiter.resume() }
+        }
+    }
+}
+
+extension ServedConnections.Peer {
+    init(_ address: SocketAddress?) {
+        if let number = address?.ipv4 {
+            self = .ipv4(number)
+        } else if let number = address?.ipv6 {
+            self = .ipv6(number)
+        } else {
+            self = .local
+        }
+    }
+}

@@ -1,0 +1,256 @@
+import Glibc
+import Reactor
+import ReactorTestSupport
+import ReactorTesting
+import SystemPackage
+import Testing
+
+/// Records the events of a connection, and may answer them.
+private final class EventLog: ConnectionDelegate {
+    var events: [Stream.Event] = []
+    var bytes: [UInt8] = []
+    var respond: (Connection, Stream.Event) -> Void = { _, _ in }
+    private let canary: AnyObject?
+
+    init(canary: AnyObject? = nil) { self.canary = canary }
+
+    func connection(_ connection: Connection, handle event: Stream.Event) {
+        events.append(event)
+        if event == .hasBytesAvailable { bytes += connection.receive() }
+        respond(connection, event)
+    }
+
+    /// The events in the order of their first.
+    var kinds: [Stream.Event] { events.reduce(into: []) { if !$0.contains($1) { $0.append($1) } } }
+}
+
+@Suite(.runLoop) struct ConnectionDelegateTests {
+    private let loop = RunLoop.current
+    private let log = EventLog()
+
+    /// A connection that has a delegate, and its peer.
+    private func connect(_ options: Connection.Options = .init(), _ delegate: EventLog? = nil) throws
+        -> (Connection, SocketPeer)
+    {
+        let (peer, other) = try SocketPeer.pair()
+        let connection = Connection(descriptor: other, options: options)
+        connection.open(delegate: delegate ?? log)
+        return (connection, peer)
+    }
+
+    private func run(until condition: () -> Bool) {
+        while !condition() { loop.run(in: .default, returnAfterSourceHandled: true) }
+    }
+
+    @Test func `the events of both directions are those of one connection`() throws {
+        let (connection, peer) = try connect()
+        peer.send([1, 2, 3])
+        peer.shutDown()
+        run { log.events.contains(.endEncountered) }
+        let expected: [Stream.Event] = [.openCompleted, .hasSpaceAvailable, .hasBytesAvailable, .endEncountered]
+        #expect(Set(log.kinds) == Set(expected) && log.kinds.first == .openCompleted && log.events.last == .endEncountered)
+        #expect(log.events.count { $0 == .openCompleted } == 1)
+        #expect(log.bytes == [1, 2, 3])
+        try connection.send([4, 5])
+        connection.finish()
+        #expect(peer.receiveToEnd() == [4, 5])
+        #expect(connection.descriptor == nil)
+    }
+
+    @Test func `a client's connection opens, sends and ends`() throws {
+        let (server, client) = (EventLog(), log)
+        server.respond = { connection, event in
+            if event == .endEncountered {
+                try? connection.send(server.bytes.reversed())
+                connection.finish()
+            }
+        }
+        let listener = try addListener { _, connection in connection.open(delegate: server) }
+        client.respond = { connection, event in
+            guard event == .openCompleted else { return }
+            #expect(connection.peerAddress == listener.localAddress && connection.localAddress != nil)
+            try? connection.send("abc")
+            connection.finish()
+        }
+        Connection(to: listener.localAddress).open(delegate: client)
+        run { client.events.contains(.endEncountered) }
+        #expect(client.bytes == Array("cba".utf8))
+        listener.close()
+    }
+
+    @Test func `a connection that nobody keeps lives with its delegate until both directions have ended`() throws {
+        var witness: Witness? = Witness()
+        let (fate, answer) = (Fate(witness!), "answer")
+        let peer = try {
+            let delegate = EventLog(canary: witness)
+            delegate.respond = { connection, event in
+                guard event == .endEncountered else { return }
+                Timer.scheduled(after: .zero) { _ in
+                    try? connection.send(answer)
+                    connection.finish()
+                }
+            }
+            return try connect(.init(), delegate).1
+        }()
+        witness = nil
+        peer.send([1])
+        for _ in 0..<10 { loop.poll() }
+        #expect(fate.witness != nil)
+        peer.shutDown()
+        run { fate.witness == nil }
+        #expect(peer.receiveToEnd() == Array(answer.utf8))
+    }
+
+    @Test(arguments: ["closed", "failed", "finished", "reset"])
+    func `the delegate is released when the connection is`(ending: String) throws {
+        var witness: Witness? = Witness()
+        let fate = Fate(witness!)
+        let (connection, peer) = try connect(.init(), EventLog(canary: witness))
+        witness = nil
+        loop.poll()
+        switch ending {
+        case "closed": connection.close()
+        case "failed":
+            // The peer leaves it unread, which is a reset.
+            try connection.send("unread")
+            peer.close()
+        case "reset": connection.reset()
+        default:
+            connection.finish()
+            peer.shutDown()
+        }
+        run { fate.witness == nil }
+        #expect(connection.descriptor == nil)
+    }
+
+    @Test func `a delegate and its connection may refer to each other`() throws {
+        var witness: Witness? = Witness()
+        let fate = Fate(witness!)
+        do {
+            let delegate = EventLog(canary: witness)
+            witness = nil
+            let (connection, _) = try connect(.init(), delegate)
+            delegate.respond = { [connection] _, event in if event == .endEncountered { connection.close() } }
+        }
+        run { fate.witness == nil }
+    }
+
+    @Test func `the end of the loop's thread closes the connection and releases the delegate there`() throws {
+        let (peer, other) = try SocketPeer.pair()
+        let releasedOn = Answer<pthread_t>()
+        let thread = try RunLoopThread(name: "home")
+        let own = Answer<pthread_t>()
+        thread.runLoop.perform {
+            own.give(pthread_self())
+            let canary = AtEnd { releasedOn.give(pthread_self()) }
+            Connection(descriptor: other).open(delegate: EventLog(canary: canary))
+        }
+        let expected = own.wait()
+        thread.stop()
+        #expect(releasedOn.wait() == expected)
+        #expect(peer.receiveToEnd() == [])
+    }
+
+    @Test func `bytes that arrived before a fault come before it, and the connection is closed after it`() throws {
+        let (connection, peer) = try connect(.init(writeBufferSize: 1 << 20))
+        log.respond = { connection, event in
+            if event == .errorOccurred {
+                if case .failed = connection.state {} else { Issue.record("\(connection.state)") }
+            }
+        }
+        loop.poll()
+        peer.send([7, 8])
+        peer.close()
+        // The peer has unread bytes: a reset follows.
+        try? connection.send([UInt8](repeating: 0, count: 300_000))
+        run { log.events.contains(.errorOccurred) || log.events.contains(.endEncountered) }
+        #expect(log.bytes == [7, 8])
+        connection.close()
+        #expect(connection.descriptor == nil)
+    }
+
+    @Test func `an event that is pending when the connection is closed is not delivered`() throws {
+        let (connection, peer) = try connect()
+        loop.poll()
+        peer.send([1])
+        let before = log.events
+        connection.close()
+        loop.poll()
+        #expect(log.events == before)
+    }
+
+    // MARK: Sending
+
+    @Test func `what is sent is accepted whole or not at all, and an event tells of room`() throws {
+        let (connection, peer) = try connect(.init(writeBufferSize: 10_000))
+        peer.narrow()
+        run { log.events.contains(.openCompleted) }
+        #expect(connection.writableCount == 10_000)
+        #expect(throws: IOError.self) { try connection.send([UInt8](repeating: 1, count: 10_001)) }
+        var sent = 0
+        while true {
+            do { try connection.send([UInt8](repeating: 2, count: 6000)) } catch let error as IOError {
+                #expect(error.errno == .noBufferSpace)
+                break
+            }
+            sent += 6000
+        }
+        #expect((0..<10_000).contains(connection.writableCount))
+        log.events = []
+        let (received, total) = (Shared(0), sent)
+        let reader = try JoinableThread {
+            while received.value < total, let bytes = peer.receive(upTo: 65_536), !bytes.isEmpty {
+                received.update { $0 += bytes.count }
+            }
+        }
+        run { log.events.contains(.hasSpaceAvailable) }
+        try connection.send([])
+        reader.join()
+        #expect(received.value == total)
+    }
+
+    @Test func `what was sent arrives though the connection is closed at once`() throws {
+        let (connection, peer) = try connect(.init(writeBufferSize: 1 << 20))
+        run { log.events.contains(.openCompleted) }
+        let bytes = (0..<700_000).map { UInt8(truncatingIfNeeded: $0 &* 7) }
+        try connection.send(bytes)
+        connection.close()
+        #expect(peer.receiveToEnd() == bytes)
+    }
+
+    @Test func `nothing is sent before the connection is open, nor after it was closed`() throws {
+        let connection = Connection(to: .ipv4Loopback(port: 9))
+        #expect(throws: IOError.self) { try connection.send("early") }
+        let (closed, _) = try connect()
+        closed.close()
+        #expect(throws: IOError.self) { try closed.send("late") }
+        #expect(closed.receive() == [] && closed.writableCount == 0)
+    }
+
+    @Test func `a reset reaches the peer instead of an end`() throws {
+        let (listener, accepted) = (try SocketPeer(listeningAt: .ipv4Loopback(port: 0)), EventLog())
+        let connection = Connection(to: try listener.localAddress)
+        connection.open(delegate: accepted)
+        run { accepted.events.contains(.openCompleted) }
+        let peer = try listener.accept()
+        connection.reset()
+        #expect(peer.receive(upTo: 1) == nil && errno == ECONNRESET)
+    }
+
+    @Test(arguments: ["open twice", "negative descriptor", "negative buffer"])
+    func `misuse traps with a sentence`(kind: String) async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) { [kind] in
+            try onAThread {
+                switch kind {
+                case "open twice":
+                    let connection = Connection(to: .ipv4Loopback(port: 9))
+                    connection.open(delegate: EventLog())
+                    connection.open(delegate: EventLog())
+                case "negative descriptor": _ = Connection(descriptor: FileDescriptor(rawValue: -1))
+                default: _ = Connection(to: .ipv4Loopback(port: 9), options: .init(writeBufferSize: -1))
+                }
+            }
+        }
+        #expect(!result.message.isEmpty)
+    }
+}
