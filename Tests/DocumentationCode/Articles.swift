@@ -5,10 +5,6 @@ import Glibc
 import Reactor
 import SystemPackage
 
-private final class Session: StreamDelegate {
-    init(_ connection: Connection) {}
-}
-
 private func overview() {
     let reader = LineReader(path: "/etc/services", into: 0, on: DispatchQueue(label: "lines")) {
         count, line, _ in
@@ -44,31 +40,24 @@ private func readLines() {
     RunLoop.current.run(in: .default)
 }
 
-private func serve() throws {
-    final class Session: StreamDelegate {
-        private let connection: Connection
-
-        init(_ connection: Connection) {
-            self.connection = connection
-            for stream in [connection.streams.input, connection.streams.output] as [Stream] {
-                stream.delegate = self
-                stream.schedule(in: .current, forMode: .default)
-                stream.open()
-            }
-        }
-
-        func stream(_ stream: Stream, handle event: Stream.Event) {
-            // …
+private final class Echo: ConnectionDelegate {
+    func connection(_ connection: Connection, handle event: Stream.Event) {
+        switch event {
+        case .hasBytesAvailable, .hasSpaceAvailable:
+            try? connection.send(connection.receive(upTo: connection.writableCount))
+        case .endEncountered: connection.finish()
+        default: break
         }
     }
+}
 
-    var sessions: [Session] = []
+private func serve() throws {
     let listener = try Listener(.ipv6Any(port: 7007)) { _, connection in
-        sessions.append(Session(connection))
+        connection.open(delegate: Echo())
     } faults: { _, error in
         print(error)
     }
-    try RunLoop.current.add(listener, forMode: .default)
+    try RunLoop.current.add(listener, forMode: .common)
     RunLoop.current.run(in: .default)
 }
 
@@ -209,22 +198,29 @@ private func add(on queue: DispatchQueue) {
 
 // MARK: - Sockets and servers
 
-private func connect(_ session: Session) {
-    let (input, output) = Stream.connection(toHost: "example.org", port: 80)
-    input.connectTimeout = .seconds(10)
-    input.idleTimeout = .seconds(30)
-    for stream in [input, output] {
-        stream.delegate = session
-        stream.schedule(in: .current, forMode: .default)
-        stream.open()
+private final class Client: ConnectionDelegate {
+    func connection(_ connection: Connection, handle event: Stream.Event) {
+        switch event {
+        case .openCompleted: try? connection.send("HEAD / HTTP/1.0\r\n\r\n")
+        case .hasBytesAvailable: print(String(decoding: connection.receive(), as: UTF8.self))
+        case .endEncountered: connection.close()
+        case .errorOccurred: print(connection.error!)
+        default: break
+        }
     }
 }
 
+private func connect() {
+    let connection = Connection(
+        toHost: "example.org", port: 80,
+        options: .init(connectTimeout: .seconds(10), idleTimeout: .seconds(30)))
+    connection.open(delegate: Client())
+}
+
 private func listen() throws {
-    var sessions: [Session] = []
     let listener = try Listener(.ipv4Loopback(port: 0)) { listener, connection in
-        print("\(connection.peerAddress) on \(listener.localAddress)")
-        sessions.append(Session(connection))
+        print("\(connection) on \(listener.localAddress)")
+        connection.open(delegate: Client())
     } faults: { _, error in
         print(error)  // accept at 127.0.0.1:7007: Too many open files
     }

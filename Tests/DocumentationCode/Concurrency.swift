@@ -3,11 +3,11 @@ import Reactor
 // The code of the article on Swift Concurrency that is in no snippet.
 
 @concurrent private func converse() async throws {
-    let (input, output) = try await Stream.connect(toHost: "example.org", port: 7)
-    try await output.writeAll("hello\n", timeout: .seconds(5))
-    let echo = try await input.read(until: [10], timeout: .seconds(5))
-    try await output.shutDown(timeout: .seconds(5))
-    for try await line in input.lines { print(line) }
+    let connection = try await Connection.connect(toHost: "example.org", port: 7)
+    try await connection.write("hello\n", timeout: .seconds(5))
+    let echo = try await connection.read(until: [10], timeout: .seconds(5))
+    try await connection.finish(timeout: .seconds(5))
+    for try await line in connection.lines() { print(line) }
     print(echo ?? [])
 }
 
@@ -30,20 +30,16 @@ private func tick() async {
     }
 }
 
-nonisolated func serve(_ connections: Listener.Connections) async throws {
-    try await withThrowingDiscardingTaskGroup { group in
-        for try await connection in connections { group.addTask { try? await echo(connection) } }
+@MainActor private func startServers() async throws {
+    try await Listener.run(at: .ipv6Any(port: 7007)) { connection in
+        for try await chunk in connection.chunks() { try await connection.write(chunk) }
     }
-}
 
-nonisolated func echo(_ connection: Connection) async throws {
-    for try await chunk in connection.streams.input.chunks { try await connection.streams.output.writeAll(chunk) }
-    try await connection.streams.output.shutDown()
-}
-
-@MainActor private func startServer() async throws {
-    let connections = try RunLoop.main.connections(at: .ipv6Any(port: 7007)) { print($0) }
-    try await withTaskExecutorPreference(RunLoop.main.executor()) { try await serve(connections) }
+    let connections = try RunLoop.main.connections(at: .ipv6Any(port: 0)) { print($0) }
+    print("listening on \(connections.localAddress)")
+    try await connections.run(limit: 1000) { connection in
+        for try await chunk in connection.chunks() { try await connection.write(chunk) }
+    }
 }
 
 actor Account {
@@ -58,13 +54,19 @@ actor Account {
 }
 
 @MainActor func serve(_ connection: Connection, _ messages: AsyncStream<String>) async throws {
-    let writing = Task {
-        for await message in messages {
-            try await connection.streams.output.writeAll("\(message)\n", timeout: .seconds(10))
-        }
+    try await connection.run {
+        for try await line in connection.lines() { print(line) }
+    } writing: {
+        for await message in messages { try await connection.write("\(message)\n", timeout: .seconds(10)) }
     }
-    defer { writing.cancel() }
-    for try await line in connection.streams.input.lines { print(line) }
+}
+
+private func pingPeriodically(_ connection: Connection) async throws {
+    try await connection.run {
+        for try await line in connection.lines() { print(line) }
+    } writing: {
+        for await _ in RunLoop.main.ticks(every: .seconds(30)) { try await connection.write("ping\n") }
+    }
 }
 
 private func endServer(

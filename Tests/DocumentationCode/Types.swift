@@ -6,6 +6,24 @@ import Glibc
 import Reactor
 import SystemPackage
 
+private final class Echo: ConnectionDelegate {
+    func connection(_ connection: Connection, handle event: Stream.Event) {
+        switch event {
+        case .hasBytesAvailable, .hasSpaceAvailable:
+            try? connection.send(connection.receive(upTo: connection.writableCount))
+        case .endEncountered: connection.close()
+        default: break
+        }
+    }
+}
+
+private func connections(_ host: String) async throws {
+    let connection = try await Connection.connect(toHost: "example.org", port: 80)
+    try await connection.write("HEAD / HTTP/1.0\r\n\r\n")
+    for try await line in connection.lines() { print(line) }
+    connection.close()
+}
+
 private final class Printer: StreamDelegate {
     func stream(_ stream: Stream, handle event: Stream.Event) {
         switch event {
@@ -18,10 +36,8 @@ private final class Printer: StreamDelegate {
 
 private func connections() async throws {
     let connections = try RunLoop.main.connections(at: .ipv6Any(port: 7)) { print($0) }
-    for try await connection in connections {
-        Task {
-            for try await chunk in connection.streams.input.chunks { try await connection.streams.output.writeAll(chunk) }
-        }
+    try await connections.run { connection in
+        for try await chunk in connection.chunks() { try await connection.write(chunk) }
     }
 }
 
@@ -102,7 +118,7 @@ private func sockets() throws {
     try RunLoop.current.add(server, forMode: .default)
 
     let listener = try Listener(.ipv6Any(port: 7)) { _, connection in
-        print("a client at \(connection.peerAddress)")  // keep its streams
+        connection.open(delegate: Echo())
     } faults: { _, error in
         print(error)  // accept at [::]:7: Too many open files
     }

@@ -19,7 +19,7 @@ final class Guest {
 
     /// What the guest sends. Without control characters, it cannot send escape sequences to the others' terminals.
     func readLines(_ handle: (String) async -> Bool) async {
-        let lines = connection.streams.input.lines(limit: 1000, overflow: .truncate)
+        let lines = connection.lines(limit: 1000, overflow: .truncate)
         do {
             for try await line in lines {
                 let text = line.unicodeScalars.filter { $0.properties.generalCategory != .control }
@@ -37,10 +37,10 @@ final class Guest {
             await lastSend?.value
             guard fault == nil, !isLeaving else { return }
             do {
-                try await connection.streams.output.writeAll(line + "\n", timeout: Self.writeTimeout)
+                try await connection.write(line + "\n", timeout: Self.writeTimeout)
             } catch {
                 fault = fault ?? "\(error)"
-                connection.streams.input.close()
+                connection.close()
             }
         }
         lastSend = task
@@ -57,8 +57,7 @@ final class Guest {
         }
         guard !isLeaving else { return }
         isLeaving = true
-        try? await connection.streams.output.shutDown(timeout: .seconds(1))
-        connection.streams.input.close()
-        connection.streams.output.close()
+        try? await connection.finish(timeout: .seconds(1))
+        connection.close()
     }
 }

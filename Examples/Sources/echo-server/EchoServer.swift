@@ -25,9 +25,10 @@ final class EchoServer {
         self.address = address
         self.statistics = statistics
         self.drainTimeout = drainTimeout
-        let listener = try Listener(address, options: .init(reusesPort: sharesPort)) { [self] _, connection in
+        let listener = try Listener(address, options: EchoSession.options(sharesPort)) {
+            [self] _, connection in
             do throws(TLSError) {
-                if let settings { try connection.streams.input.startTLS(settings) }
+                if let settings { try connection.startTLS(settings) }
                 serve(connection)
             } catch {
                 Self.report(error)

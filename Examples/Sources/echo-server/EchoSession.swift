@@ -2,66 +2,48 @@ import Reactor
 
 /// A connection whose bytes are sent back.
 ///
-/// The session reads only when the write buffer has space for the bytes. A client that does not receive its echo
-/// therefore uses no more memory than the write buffer and the kernel's socket buffers.
-final class EchoSession: StreamDelegate {
-    private static let writeBufferSize = 65_536
-    /// At each space event, three quarters of the write buffer are free: more than a chunk.
+/// The session reads only what the write buffer has room for. A client that does not receive its echo therefore uses no more
+/// memory than the write buffer and the kernel's socket buffers.
+final class EchoSession: ConnectionDelegate {
     private static let chunkSize = 16_384
+
+    static func options(_ sharesPort: Bool) -> Listener.Options {
+        Listener.Options(reusesPort: sharesPort, connection: .init(writeBufferSize: 65_536))
+    }
 
     private(set) var byteCount = 0
     private(set) var messageCount = 0
 
-    private let input: InputStream
-    private let output: OutputStream
+    private let connection: Connection
     private let onClose: (EchoSession) -> Void
-    private var hasBytes = false
-    private var hasSpace = false
     private var isClosed = false
 
     init(_ connection: Connection, onClose: @escaping (EchoSession) -> Void) {
-        (input, output) = (connection.streams.input, connection.streams.output)
-        output.writeBufferSize = Self.writeBufferSize
-        self.onClose = onClose
+        (self.connection, self.onClose) = (connection, onClose)
     }
 
-    func start() {
-        for stream in [input, output] {
-            stream.delegate = self
-            stream.schedule(in: .current, forMode: .common)
-            stream.open()
-        }
-    }
+    func start() { connection.open(delegate: self) }
 
-    /// Closes the connection. Written bytes are still sent.
+    /// Closes the connection. What was sent still arrives.
     func close() {
         guard !isClosed else { return }
         isClosed = true
-        input.close()
-        output.close()
+        connection.close()
         onClose(self)
     }
 
-    func stream(_ stream: Stream, handle event: Stream.Event) {
+    func connection(_ connection: Connection, handle event: Stream.Event) {
         switch event {
-        case .hasBytesAvailable:
-            hasBytes = true
-            echo()
-        case .hasSpaceAvailable:
-            hasSpace = true
-            echo()
+        case .hasBytesAvailable, .hasSpaceAvailable: echo()
         case .endEncountered, .errorOccurred: close()
         default: break
         }
     }
 
     private func echo() {
-        guard hasBytes, hasSpace else { return }
-        hasBytes = false
-        let bytes = input.read(upTo: Self.chunkSize)
-        guard !bytes.isEmpty else { return }  // the end, whose event follows
-        hasSpace = false
-        output.write(bytes)
+        let bytes = connection.receive(upTo: min(connection.writableCount, Self.chunkSize))
+        // None at the end, whose event follows.
+        guard !bytes.isEmpty, (try? connection.send(bytes)) != nil else { return }
         byteCount += bytes.count
         messageCount += 1
     }

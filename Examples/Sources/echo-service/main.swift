@@ -17,21 +17,16 @@ struct EchoService: Service {
     func run() async throws {
         MainProgram.printLine("Listening on \(connections.localAddress)")
         try await withGracefulShutdownHandler {
-            try await withThrowingDiscardingTaskGroup { group in
-                for try await connection in connections { group.addTask { await echo(connection) } }
+            // Sends back what each client sends, on the loop's thread.
+            try await connections.run { connection in
+                do {
+                    for try await chunk in connection.chunks() { try await connection.write(chunk) }
+                } catch {
+                    MainProgram.report("\(connection): \(error)")
+                }
             }
         } onGracefulShutdown: {
             connections.drain()
-        }
-    }
-
-    /// Sends back what the client sends.
-    private func echo(_ connection: Connection) async {
-        do {
-            for try await chunk in connection.input.chunks { try await connection.output.writeAll(chunk) }
-            try await connection.output.shutDown()
-        } catch {
-            MainProgram.report("\(connection.peerAddress): \(error)")
         }
     }
 }
@@ -47,8 +42,7 @@ do {
             logger: Logger(label: "echo") { _ in SwiftLogNoOpLogHandler() })
         configuration.maximumGracefulShutdownDuration = .seconds(5)
         let group = ServiceGroup(configuration: configuration)
-        // The tasks stay on the loop's thread, where the sockets are served.
-        try await withTaskExecutorPreference(thread.executor) { try await group.run() }
+        try await group.run()
     }
 } catch {
     MainProgram.end("\(error)")

@@ -17,24 +17,14 @@ do {
         connections.drain()
     }
     MainProgram.printLine("Listening on \(connections.localAddress)")
-    // The tasks stay on the main thread, where the main loop serves the sockets.
-    try await withTaskExecutorPreference(RunLoop.main.executor()) { try await serve(connections) }
+    // The client's pace is the server's: a chunk is read once the one before is accepted.
+    try await connections.run { connection in
+        do {
+            for try await chunk in connection.chunks() { try await connection.write(chunk) }
+        } catch {
+            MainProgram.report("\(connection): \(error)")
+        }
+    }
 } catch {
     MainProgram.end("\(error)")
-}
-
-nonisolated func serve(_ connections: Listener.Connections) async throws {
-    try await withThrowingDiscardingTaskGroup { group in
-        for try await connection in connections { group.addTask { await echo(connection) } }
-    }
-}
-
-/// Sends back what the client sends. The client's pace is the server's: a chunk is read once the one before is accepted.
-nonisolated func echo(_ connection: Connection) async {
-    do {
-        for try await chunk in connection.input.chunks { try await connection.output.writeAll(chunk) }
-        try await connection.output.shutDown()
-    } catch {
-        MainProgram.report("\(connection.peerAddress): \(error)")
-    }
 }

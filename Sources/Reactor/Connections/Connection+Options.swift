@@ -29,10 +29,14 @@ extension Connection {
         ///
         /// - Precondition: The timeouts are positive, and the write buffer's size is not negative.
         public init(
-            connectTimeout: Duration = .seconds(75), idleTimeout: Duration? = nil, writeTimeout: Duration? = nil,
-            noDelay: Bool = true, keepAlive: Bool = false, writeBufferSize: Int = 65_536, proxy: StreamProxy? = nil
+            connectTimeout: Duration = .seconds(75), idleTimeout: Duration? = nil,
+            writeTimeout: Duration? = nil,
+            noDelay: Bool = true, keepAlive: Bool = false, writeBufferSize: Int = 65_536,
+            proxy: StreamProxy? = nil
         ) {
-            (self.connectTimeout, self.idleTimeout, self.writeTimeout) = (connectTimeout, idleTimeout, writeTimeout)
+            (self.connectTimeout, self.idleTimeout, self.writeTimeout) = (
+                connectTimeout, idleTimeout, writeTimeout
+            )
             (self.noDelay, self.keepAlive) = (noDelay, keepAlive)
             (self.writeBufferSize, self.proxy) = (writeBufferSize, proxy)
         }
@@ -79,7 +83,8 @@ extension SocketConnection {
     func reset() {
         try? shared.use { (number) throws(Errno) in
             var linger = linger(l_onoff: 1, l_linger: 0)
-            _ = unsafe setsockopt(number, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout.size(ofValue: linger)))
+            _ = unsafe setsockopt(
+                number, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout.size(ofValue: linger)))
         }
         fail(.connectionAbort, on: nil)
     }

@@ -88,7 +88,8 @@ extension Connection {
     /// - Throws: As ``read(upTo:timeout:)``; `Errno.noData` if the connection ends before so many bytes:
     ///   ``IOError/bytesReceived`` says how many came, and is 0 for an end between two messages.
     /// - Precondition: As there; `count` is not negative.
-    nonisolated(nonsending) public func read(exactly count: Int, timeout: Duration? = nil) async throws -> [UInt8]
+    nonisolated(nonsending) public func read(exactly count: Int, timeout: Duration? = nil) async throws
+        -> [UInt8]
     {
         openBoth()
         return try await halves.input.read(exactly: count, timeout: timeout)
@@ -115,7 +116,8 @@ extension Connection {
         text policy: TextPolicy = .repair, terminator: LineTerminator = .newline,
         limit: Int = LineFramer.defaultLimit, overflow: LineFramer.Overflow = .fail
     ) -> InputStream.Lines {
-        halves.input.lines(text: policy, terminator: terminator, limit: limit, overflow: overflow).keeping(self)
+        halves.input.lines(text: policy, terminator: terminator, limit: limit, overflow: overflow).keeping(
+            self)
     }
 
     /// Opens the output too, as a read alone opens the input only.
@@ -140,8 +142,7 @@ extension Connection {
         try await inTurn(timeout) { timeout in
             var accepted = 0
             do { try await halves.output.writeAll(bytes, accepted: &accepted, timeout: timeout) } catch {
-                if accepted > 0 { reset() }
-                throw error
+                throw cut(error, after: accepted)
             }
         }
     }
@@ -166,10 +167,15 @@ extension Connection {
                 try await halves.output.writeAll(
                     contentsOf: file, range: range, accepted: &accepted, timeout: timeout)
             } catch {
-                if accepted > 0 { reset() }
-                throw error
+                throw cut(error, after: accepted)
             }
         }
+    }
+
+    /// Fails the connection if a write has ended after some of its bytes. Returns the error of the write.
+    private func cut(_ error: any Error, after accepted: Int) -> any Error {
+        if accepted > 0 { socket.fail((error as? IOError)?.errno ?? .canceled, on: .output) }
+        return error
     }
 
     /// Waits until the kernel has taken everything that was written, and ends the output; bytes from the peer are still read.

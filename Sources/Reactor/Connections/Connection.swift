@@ -82,14 +82,16 @@ public final class Connection: Sendable {
         security: Security? = nil
     ) {
         require(
-            descriptor.rawValue >= 0, "Connection(descriptor:) needs an open descriptor, not \(descriptor.rawValue).")
+            descriptor.rawValue >= 0,
+            "Connection(descriptor:) needs an open descriptor, not \(descriptor.rawValue).")
         let shared = SharedDescriptor(descriptor.rawValue, closesWhenDone: closeWhenDone)
         self.init(SocketConnection(shared), options, security)
     }
 
     /// An accepted connection.
     convenience init(
-        accepted descriptor: FileDescriptor, from peer: SocketAddress, _ options: Options, _ security: Security?
+        accepted descriptor: FileDescriptor, from peer: SocketAddress, _ options: Options,
+        _ security: Security?
     ) {
         let shared = SharedDescriptor(descriptor.rawValue, closesWhenDone: true)
         self.init(SocketConnection(shared, peer: peer), options, security, isAccepted: true)
@@ -101,7 +103,8 @@ public final class Connection: Sendable {
         self.socket = socket
         writeBufferSize = options.writeBufferSize
         halves = Halves(
-            input: InputStream(backend: SocketInput(socket)), output: OutputStream(backend: SocketOutput(socket)))
+            input: InputStream(backend: SocketInput(socket)),
+            output: OutputStream(backend: SocketOutput(socket)))
         options.apply(to: socket, isAccepted: isAccepted)
         if let security { _ = protect(by: security) }
     }
@@ -168,9 +171,14 @@ public final class Connection: Sendable {
 
     /// Closes both directions. Bytes that were accepted are still sent. Any thread.
     ///
-    /// Tasks that wait get an ``IOError`` with `Errno.badFileDescriptor`, and a delegate no further event. Does nothing before
-    /// the connection is opened; releasing it is enough then.
+    /// Tasks that wait get an ``IOError`` with `Errno.badFileDescriptor`, and a delegate no further event. Does nothing to a
+    /// client's connection that nothing has opened.
     public func close() {
+        if socket.origin.isDescriptor {
+            // Only what is open can be closed.
+            halves.input.open()
+            halves.output.open()
+        }
         halves.input.close()
         halves.output.close()
     }

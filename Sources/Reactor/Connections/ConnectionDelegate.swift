@@ -79,7 +79,9 @@ extension Connection {
     ///   `Errno.socketNotConnected` before the connection is open; or the error of the connection.
     public func send(_ bytes: [UInt8]) throws {
         let engine = halves.output.engine
-        if engine.status == .notOpen || engine.status == .opening { throw engine.failure(.socketNotConnected) }
+        if engine.status == .notOpen || engine.status == .opening {
+            throw engine.failure(.socketNotConnected)
+        }
         guard turns.takeIfFree() else { throw engine.failure(.resourceBusy) }
         defer { turns.pass() }
         guard bytes.count <= writableCount || !engine.isOpen else {
@@ -104,7 +106,8 @@ extension Connection {
     /// Has the event for space delivered when everything was sent.
     private func requestSpace() {
         let engine = halves.output.engine
-        engine.backend.whenFlushed(FlushCallback {
+        engine.backend.whenFlushed(
+            FlushCallback {
                 engine.finish(Transfer(count: 0), of: 1)
                 engine.refresh()
             })
@@ -145,7 +148,11 @@ private final class ConnectionDelivery: StreamDelegate {
                 connection.close()
             }
         case .errorOccurred:
-            if isInput || connection.peerHasEnded.load(ordering: .relaxed) { fail() } else { cannotSend = true }
+            if isInput || connection.peerHasEnded.load(ordering: .relaxed) {
+                fail()
+            } else {
+                cannotSend = true
+            }
         default: deliver(event)
         }
     }

@@ -54,7 +54,9 @@ extension InputStream {
         /// Begins an iteration, and opens the stream if it is not open.
         ///
         /// - Precondition: No other task reads the stream.
-        public func makeAsyncIterator() -> Iterator { Iterator(buffer: LineBuffer(stream, cutter, tracker, whole)) }
+        public func makeAsyncIterator() -> Iterator {
+            Iterator(buffer: LineBuffer(stream, cutter, tracker, whole))
+        }
 
         /// The same lines; iterating over them keeps `whole`, of which the stream is a part.
         func keeping(_ whole: AnyObject) -> Lines {

@@ -15,7 +15,7 @@ extension Stream {
     /// otherwise with an ``IOError``: that of the last address if none answers, or `Errno.timedOut` after the
     /// ``connectTimeout``.
     ///
-    /// In a task, ``connect(toHost:port:timeout:)`` waits until the streams are open.
+    /// New code has one ``Connection`` in the place of the two streams.
     ///
     /// The connection ends when both streams are closed; ``OutputStream/shutDown()`` ends one direction. A
     /// fault that one stream finds is also a fault of the other, which may read the bytes that arrived

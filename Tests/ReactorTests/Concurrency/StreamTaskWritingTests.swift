@@ -143,54 +143,6 @@ import Testing
     }
 
     // MARK: Connecting
-
-    @Test(arguments: TaskPlace.allCases)
-    func `a task connects, and talks`(place: TaskPlace) async throws {
-        let answer = Answer<[UInt8]?>()
-        let host = try SocketHost(.ipv4) { peer in
-            peer.send("question\n")
-            answer.give(peer.receiveToEnd())
-            peer.close()
-        }
-        let address = host.address
-        try await place.run { _ in
-            let (input, output) = try await Stream.connect(to: address)
-            #expect(input.streamStatus == .open && output.streamStatus == .open)
-            output.writeBufferSize = 65_536
-            for try await line in input.lines {
-                try await output.writeAll("the answer to \(line)")
-                try await output.shutDown()
-            }
-        }
-        #expect(answer.wait().map { String(bytes: $0) } == "the answer to question")
-        withExtendedLifetime(host) {}
-    }
-
-    @Test(arguments: TaskPlace.allCases)
-    func `a connection attempt is refused, takes too long, or is cancelled`(place: TaskPlace) async throws {
-        let (home, listener) = (LoopThread(), try SocketPeer(listeningAt: .ipv4Loopback(port: 0), backlog: 0))
-        let address = try listener.localAddress
-        // The backlog has room for one connection. Its timeout replaces the streams' own.
-        let first = try await Stream.connect(to: address, timeout: .seconds(100))
-        #expect(first.input.connectTimeout == .seconds(100))
-        for round in 0..<20 {
-            let task = place.start(on: home.loop) { _ = try await Stream.connect(to: address) }
-            for _ in 0..<round { await Task.yield() }
-            task.cancel()
-            await #expect(throws: CancellationError.self) { try await task.value }
-        }
-        try await place.run { _ in
-            let late = await thrownError {
-                _ = try await Stream.connect(to: address, timeout: .milliseconds(5))
-            }
-            #expect(late?.errno == .timedOut)
-            listener.close()
-            let refused = await thrownError { _ = try await Stream.connect(to: address) }
-            #expect(refused?.errno == .connectionRefused)
-        }
-        first.input.close()
-        first.output.close()
-    }
 }
 
 extension FileDescriptor {

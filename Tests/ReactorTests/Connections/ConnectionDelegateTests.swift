@@ -47,8 +47,12 @@ private final class EventLog: ConnectionDelegate {
         peer.send([1, 2, 3])
         peer.shutDown()
         run { log.events.contains(.endEncountered) }
-        let expected: [Stream.Event] = [.openCompleted, .hasSpaceAvailable, .hasBytesAvailable, .endEncountered]
-        #expect(Set(log.kinds) == Set(expected) && log.kinds.first == .openCompleted && log.events.last == .endEncountered)
+        let expected: [Stream.Event] = [
+            .openCompleted, .hasSpaceAvailable, .hasBytesAvailable, .endEncountered,
+        ]
+        #expect(
+            Set(log.kinds) == Set(expected) && log.kinds.first == .openCompleted
+                && log.events.last == .endEncountered)
         #expect(log.events.count { $0 == .openCompleted } == 1)
         #expect(log.bytes == [1, 2, 3])
         try connection.send([4, 5])
@@ -78,7 +82,9 @@ private final class EventLog: ConnectionDelegate {
         listener.close()
     }
 
-    @Test func `a connection that nobody keeps lives with its delegate until both directions have ended`() throws {
+    @Test func `a connection that nobody keeps lives with its delegate until both directions have ended`()
+        throws
+    {
         var witness: Witness? = Witness()
         let (fate, answer) = (Fate(witness!), "answer")
         let peer = try {
@@ -151,7 +157,9 @@ private final class EventLog: ConnectionDelegate {
         #expect(peer.receiveToEnd() == [])
     }
 
-    @Test func `bytes that arrived before a fault come before it, and the connection is closed after it`() throws {
+    @Test func `bytes that arrived before a fault come before it, and the connection is closed after it`()
+        throws
+    {
         let (connection, peer) = try connect(.init(writeBufferSize: 1 << 20))
         log.respond = { connection, event in
             if event == .errorOccurred {
@@ -239,7 +247,8 @@ private final class EventLog: ConnectionDelegate {
 
     @Test(arguments: ["open twice", "negative descriptor", "negative buffer"])
     func `misuse traps with a sentence`(kind: String) async {
-        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) { [kind] in
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            [kind] in
             try onAThread {
                 switch kind {
                 case "open twice":

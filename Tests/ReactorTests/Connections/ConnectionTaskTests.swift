@@ -158,6 +158,12 @@ import Testing
         #expect(peer.receiveToEnd() == Array("last words".utf8))
     }
 
+    @Test func `a connection is closed that nothing has opened`() throws {
+        let (connection, peer) = try pair()
+        connection.close()
+        #expect(connection.descriptor == nil && peer.receiveToEnd() == [])
+    }
+
     @Test func `closing ends the calls of other tasks`() async throws {
         let (connection, peer) = try pair()
         let reading = Task { _ = try await connection.read() }

@@ -18,7 +18,9 @@ import Testing
         return peer.receiveToEnd()
     }
 
-    @Test func `each connection has a child task on the loop, until the connections are drained`() async throws {
+    @Test func `each connection has a child task on the loop, until the connections are drained`()
+        async throws
+    {
         let (connections, thread) = (try connections(), home.thread)
         let server = Task {
             try await connections.run { connection in
@@ -26,7 +28,9 @@ import Testing
                 for try await chunk in connection.chunks() { try await connection.write(chunk) }
             }
         }
-        for text in ["one", "two"] { #expect(try echo(text, at: connections.localAddress) == Array(text.utf8)) }
+        for text in ["one", "two"] {
+            #expect(try echo(text, at: connections.localAddress) == Array(text.utf8))
+        }
         connections.drain()
         try await server.value
         #expect(isRefused(connections.localAddress))
@@ -36,7 +40,9 @@ import Testing
         let connections = try connections()
         let server = Task {
             try await connections.run { connection in
-                guard let chunk = try await connection.read(), chunk.first != 0 else { throw Errno.invalidArgument }
+                guard let chunk = try await connection.read(), chunk.first != 0 else {
+                    throw Errno.invalidArgument
+                }
                 try await connection.write(chunk)
             }
         }

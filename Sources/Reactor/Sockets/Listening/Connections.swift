@@ -5,10 +5,8 @@ extension RunLoop {
     ///
     /// ```swift
     /// let connections = try RunLoop.main.connections(at: .ipv6Any(port: 7)) { print($0) }
-    /// for try await connection in connections {
-    ///     Task {
-    ///         for try await chunk in connection.input.chunks { try await connection.output.writeAll(chunk) }
-    ///     }
+    /// try await connections.run { connection in
+    ///     for try await chunk in connection.chunks() { try await connection.write(chunk) }
     /// }
     /// ```
     ///
