@@ -108,7 +108,7 @@ extension Connection {
     ///
     /// - Parameter count: The most bytes of a chunk, at least one.
     public func chunks(upTo count: Int = InputStream.defaultChunkSize) -> InputStream.Chunks {
-        halves.input.chunks(upTo: count).keeping(self)
+        halves.input.chunks(upTo: count)
     }
 
     /// The lines from the peer as text, for `for try await`; as ``InputStream/lines(text:terminator:limit:overflow:)``.

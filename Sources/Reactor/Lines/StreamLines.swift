@@ -45,8 +45,6 @@ extension InputStream {
         fileprivate let stream: InputStream
         fileprivate let cutter: LineCutter
         fileprivate let tracker = LineProgress()
-        /// What the stream is a part of.
-        fileprivate var whole: AnyObject?
 
         /// How far the iteration has come, a chunk at a time. From any thread.
         public var progress: HandoffProgress { tracker.progress }
@@ -54,16 +52,7 @@ extension InputStream {
         /// Begins an iteration, and opens the stream if it is not open.
         ///
         /// - Precondition: No other task reads the stream.
-        public func makeAsyncIterator() -> Iterator {
-            Iterator(buffer: LineBuffer(stream, cutter, tracker, whole))
-        }
-
-        /// The same lines; iterating over them keeps `whole`, of which the stream is a part.
-        func keeping(_ whole: AnyObject) -> Lines {
-            var lines = self
-            lines.whole = whole
-            return lines
-        }
+        public func makeAsyncIterator() -> Iterator { Iterator(buffer: LineBuffer(stream, cutter, tracker)) }
 
         /// Returns one line after the other.
         public struct Iterator: AsyncIteratorProtocol {
@@ -227,10 +216,8 @@ final class LineBuffer {
     private let worker: LineWorker?
     private var cutter: LineCutter
 
-    fileprivate init(
-        _ stream: InputStream, _ cutter: LineCutter, _ tracker: LineProgress, _ whole: AnyObject?
-    ) {
-        reader = EagerReader(stream, of: whole, readsAhead: true)
+    fileprivate init(_ stream: InputStream, _ cutter: LineCutter, _ tracker: LineProgress) {
+        reader = EagerReader(stream, readsAhead: true)
         (self.cutter, self.tracker) = (cutter, tracker)
         batch = LineBatch(cutter: cutter, chunk: [])
         let source = FileSource(stream)

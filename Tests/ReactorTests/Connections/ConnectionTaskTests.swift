@@ -127,7 +127,7 @@ import Testing
         peer.close()
     }
 
-    @Test func `an iteration keeps its connection`() async throws {
+    @Test func `an iteration goes on though its connection is released`() async throws {
         let (peer, other) = try SocketPeer.pair()
         let chunks = Connection(descriptor: other).chunks()
         peer.send([1])

@@ -40,16 +40,11 @@ extension InputStream {
     public struct Chunks: AsyncSequence {
         fileprivate let stream: InputStream
         fileprivate let size: Int
-        /// What the stream is a part of.
-        fileprivate var whole: AnyObject?
 
         /// Begins an iteration, and opens the stream if it is not open.
         ///
         /// - Precondition: No other task reads the stream.
-        public func makeAsyncIterator() -> Iterator { Iterator(EagerReader(stream, of: whole), size) }
-
-        /// The same chunks; iterating over them keeps `whole`, of which the stream is a part.
-        func keeping(_ whole: AnyObject) -> Chunks { Chunks(stream: stream, size: size, whole: whole) }
+        public func makeAsyncIterator() -> Iterator { Iterator(EagerReader(stream), size) }
 
         /// Reads one chunk after the other.
         public struct Iterator: AsyncIteratorProtocol {
@@ -133,13 +128,8 @@ final class EagerReader {
     private var window = 4096
     private static let leastWindow = 256
 
-    private let whole: AnyObject?
-
-    /// - Parameters:
-    ///   - whole: What the stream is a part of, and the iteration keeps.
-    ///   - readsAhead: Whether the iteration keeps bytes that it has not returned.
-    init(_ stream: InputStream, of whole: AnyObject? = nil, readsAhead: Bool = false) {
-        self.whole = whole
+    /// - Parameter readsAhead: Whether the iteration keeps bytes that it has not returned.
+    init(_ stream: InputStream, readsAhead: Bool = false) {
         use = StreamUse(stream, readsAhead: readsAhead)
     }
 
