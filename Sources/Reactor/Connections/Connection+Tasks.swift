@@ -116,8 +116,7 @@ extension Connection {
         text policy: TextPolicy = .repair, terminator: LineTerminator = .newline,
         limit: Int = LineFramer.defaultLimit, overflow: LineFramer.Overflow = .fail
     ) -> InputStream.Lines {
-        halves.input.lines(text: policy, terminator: terminator, limit: limit, overflow: overflow).keeping(
-            self)
+        halves.input.lines(text: policy, terminator: terminator, limit: limit, overflow: overflow)
     }
 
     /// Opens the output too, as a read alone opens the input only.

@@ -174,10 +174,10 @@ public final class Connection: Sendable {
     /// Tasks that wait get an ``IOError`` with `Errno.badFileDescriptor`, and a delegate no further event. Does nothing to a
     /// client's connection that nothing has opened.
     public func close() {
-        if socket.origin.isDescriptor {
-            // Only what is open can be closed.
-            halves.input.open()
-            halves.output.open()
+        let streams: [Stream] = [halves.input, halves.output]
+        // Only what is open can be closed.
+        if socket.origin.isDescriptor || streams.contains(where: { $0.streamStatus != .notOpen }) {
+            for stream in streams { stream.open() }
         }
         halves.input.close()
         halves.output.close()

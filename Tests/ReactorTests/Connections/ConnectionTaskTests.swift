@@ -158,6 +158,17 @@ import Testing
         #expect(peer.receiveToEnd() == Array("last words".utf8))
     }
 
+    @Test func `closing ends both directions of a connection that was only read`() async throws {
+        let listener = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
+        let connection = Connection(to: try listener.localAddress)
+        let reading = Task { for try await chunk in connection.chunks() { return chunk } ; return [] }
+        let peer = try listener.accept()
+        peer.send([1])
+        #expect(try await reading.value == [1])
+        connection.close()
+        #expect(connection.descriptor == nil && peer.receiveToEnd() == [])
+    }
+
     @Test func `a connection is closed that nothing has opened`() throws {
         let (connection, peer) = try pair()
         connection.close()
