@@ -43,7 +43,12 @@ final class WriteTurns: Sendable {
         if let timer { loop.add(timer, forMode: .common) }
         defer { timer?.invalidate() }
         let failure = await withTaskCancellationHandler {
-            await withCheckedContinuation { wait(Waiter(id: id, continuation: $0)) }
+            await withCheckedContinuation { waiter in
+                wait(Waiter(id: id, continuation: waiter))
+                // What comes before the waiter is there ends nothing.
+                if Task.isCancelled { end(id, .canceled) }
+                if let deadline, deadline <= loop.now { end(id, .timedOut) }
+            }
         } onCancel: {
             end(id, .canceled)
         }
@@ -68,12 +73,7 @@ final class WriteTurns: Sendable {
             if hasTurn { state.isTaken = true } else { state.waiters.append(waiter) }
             return hasTurn
         }
-        if hasTurn {
-            waiter.continuation.resume(returning: nil)
-        } else if Task.isCancelled {
-            // The cancellation came before the waiter.
-            end(waiter.id, .canceled)
-        }
+        if hasTurn { waiter.continuation.resume(returning: nil) }
     }
 
     private func end(_ id: Int, _ reason: Errno) {

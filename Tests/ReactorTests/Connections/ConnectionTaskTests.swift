@@ -101,6 +101,9 @@ import Testing
         let second = Task { try await connection.write("cancelled") }
         let late = await thrownError { try await connection.write("late", timeout: .milliseconds(1)) }
         #expect(late?.errno == .timedOut)
+        for _ in 0..<100 {
+            await #expect(throws: IOError.self) { try await connection.write("late", timeout: .nanoseconds(1)) }
+        }
         second.cancel()
         await #expect(throws: CancellationError.self) { try await second.value }
         #expect(throws: IOError.self) { try connection.send("in between") }
