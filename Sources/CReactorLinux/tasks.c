@@ -32,8 +32,8 @@ __attribute__((swiftcall)) void *swift_task_addCancellationHandler(cancellation_
     __attribute__((weak));
 __attribute__((swiftcall)) void swift_task_removeCancellationHandler(void *registration) __attribute__((weak));
 
-__attribute__((swiftcall)) static void open_gate(__attribute__((swift_context)) void *gate) { reactor_open_gate(gate); }
+__attribute__((swiftcall)) static void unpark(__attribute__((swift_context)) void *parker) { reactor_unpark(parker); }
 
-void *reactor_open_gate_on_cancellation(void *gate) { return swift_task_addCancellationHandler(open_gate, gate); }
+void *reactor_unpark_on_cancellation(void *parker) { return swift_task_addCancellationHandler(unpark, parker); }
 
 void reactor_forget_cancellation(void *registration) { swift_task_removeCancellationHandler(registration); }

@@ -81,13 +81,13 @@ void _dispatch_main_queue_callback_4CF(void *message);
 
 // MARK: Tasks
 
-/// Calls ``reactor_open_gate(_:)`` when the current task is cancelled: at once if it has been. Ends with
+/// Calls ``reactor_unpark(_:)`` when the current task is cancelled: at once if it has been. Ends with
 /// ``reactor_forget_cancellation(_:)`` in the same task, after which the function is not being called.
 /// Registrations end in the reverse order of their beginning, before the asynchronous function returns.
-void *reactor_open_gate_on_cancellation(void *gate);
+void *reactor_unpark_on_cancellation(void *parker);
 REACTOR_SAFE void reactor_forget_cancellation(void *registration);
 /// In Swift.
-void reactor_open_gate(void *gate) __attribute__((weak));
+void reactor_unpark(void *parker) __attribute__((weak));
 
 // MARK: References (Swift's runtime)
 

@@ -55,14 +55,14 @@ extension RunLoop {
         {
             try Task.checkCancellation()
             guard deadline > now else { return }
-            let gate = Gate(on: loop, executor)
-            guard executor.beginWaiting(at: gate) else { throw CancellationError() }
-            defer { executor.endWaiting(at: gate) }
-            let timer = GateTimer(
-                deadline, tolerance: tolerance ?? .zero, at: gate, file: file, line: line)
+            let parker = TaskParker(on: loop, executor)
+            guard executor.beginWaiting(at: parker) else { throw CancellationError() }
+            defer { executor.endWaiting(at: parker) }
+            let timer = UnparkTimer(
+                deadline, tolerance: tolerance ?? .zero, at: parker, file: file, line: line)
             defer { withExtendedLifetime(timer) {} }
             while deadline > now {
-                await gate.wait(isolation: #isolation)
+                await parker.park(isolation: #isolation)
                 try Task.checkCancellation()
                 if executor.inbox.isClosed { throw CancellationError() }
             }

@@ -1,120 +1,4 @@
-import Synchronization
 import SystemPackage
-
-/// What the consumer of events and their source tell each other: whether the consumer waits, and whether there will be more.
-@usableFromInline
-final class EventSignal: Sendable {
-    private struct State {
-        /// A task consumes the events.
-        var isClaimed = false
-        /// The consumer waits, or is about to.
-        var isAwaited = false
-        /// The source waits for the consumer.
-        var isPaused: Bool
-        /// The source is to end.
-        var isEnding = false
-        /// There will be no more events.
-        var isOver = false
-        var failure: Errno?
-    }
-
-    @usableFromInline let gate: Gate
-    private let state: Mutex<State>
-    /// What the awaited descriptor is ready for, until the consumer takes it.
-    private let readiness = Atomic<Readiness.RawValue>(0)
-    private let ended: @Sendable () -> Void
-
-    /// - Parameters:
-    ///   - modes: Where the loop delivers events.
-    ///   - isPaused: Whether the source begins when the consumer waits for the first time.
-    ///   - ended: Called when the source has ended.
-    init(
-        on loop: RunLoop, inModes modes: [RunLoop.Mode], isPaused: Bool = false,
-        ended: @escaping @Sendable () -> Void = {}
-    ) {
-        gate = Gate(on: loop, loop.executor(inModes: modes))
-        state = Mutex(State(isPaused: isPaused))
-        self.ended = ended
-    }
-
-    // MARK: For the source, on the loop's thread
-
-    /// Whether the consumer waits for the event that has come. If not, the caller must pause the source: it continues when the
-    /// consumer waits.
-    func beginDelivery() -> Bool {
-        state.withLock { state in
-            if !state.isAwaited { state.isPaused = true }
-            return exchange(&state.isAwaited, with: false)
-        }
-    }
-
-    /// Lets the consumer continue, because the awaited descriptor is ready.
-    func deliver(_ readiness: Readiness) {
-        self.readiness.store(readiness.rawValue, ordering: .releasing)
-        gate.open()
-    }
-
-    /// Ends `sources`, because of an error if there is one.
-    func end(_ sources: [EventSource], throwing failure: Errno? = nil) {
-        note(failure)
-        for source in sources { source.end() }
-        finish()
-    }
-
-    // MARK: From any thread
-
-    /// Ends the events, with an error if there is one.
-    func finish(throwing failure: Errno? = nil) {
-        note(failure)
-        guard state.withLock({ !exchange(&$0.isOver, with: true) }) else { return }
-        ended()
-        gate.openLater()
-    }
-
-    private func note(_ failure: Errno?) {
-        guard let failure else { return }
-        state.withLock { if !$0.isOver { $0.failure = failure } }
-    }
-
-    /// Notes that the source is to end; false if that is known.
-    func beginEnding() -> Bool { state.withLock { !exchange(&$0.isEnding, with: true) } }
-
-    @usableFromInline var isOver: Bool { state.withLock { $0.isOver } }
-    var isEnding: Bool { state.withLock { $0.isEnding } }
-    var isPaused: Bool { state.withLock { $0.isPaused } }
-
-    // MARK: For the consumer
-
-    /// Notes that the consumer waits.
-    ///
-    /// - Returns: Whether the source pauses, and must continue now; nil if there will be no event.
-    func beginWaiting() -> Bool? {
-        state.withLock { state in
-            if state.isOver { return nil }
-            state.isAwaited = true
-            return exchange(&state.isPaused, with: false)
-        }
-    }
-
-    /// What the descriptor is ready for; nil for a task that has been cancelled, which leaves it to another.
-    func takeReadiness() -> Readiness? {
-        guard readiness.load(ordering: .acquiring) != 0, !Task.isCancelled else { return nil }
-        return Readiness(rawValue: readiness.exchange(0, ordering: .relaxed))
-    }
-
-    /// The reason for the end, for the first that asks.
-    @usableFromInline
-    func takeFailure() -> Errno? { state.withLock { $0.failure.take() } }
-
-    /// Makes the caller the only consumer, until ``unclaim()``.
-    func claim() {
-        require(
-            state.withLock { !exchange(&$0.isClaimed, with: true) },
-            "Two tasks iterate over the same events of a run loop: only one may at a time.")
-    }
-
-    func unclaim() { state.withLock { $0.isClaimed = false } }
-}
 
 /// The events that the consumer has not taken yet.
 final class EventQueue<Event: Sendable>: Sendable {
@@ -145,27 +29,27 @@ final class EventQueue<Event: Sendable>: Sendable {
 
 /// What the handlers of sources retain to deliver events. The events end when it is released: with the sources, which end with
 /// their loop.
-final class EventInlet<Event: Sendable>: Sendable {
-    private let signal: EventSignal
+final class EventContinuation<Event: Sendable>: Sendable {
+    private let state: SubscriptionState
     private let queue: EventQueue<Event>
 
-    init(_ signal: EventSignal, _ queue: EventQueue<Event>) { (self.signal, self.queue) = (signal, queue) }
+    init(_ state: SubscriptionState, _ queue: EventQueue<Event>) { (self.state, self.queue) = (state, queue) }
 
-    deinit { signal.finish() }
+    deinit { state.finish() }
 
     /// Puts `event` in the place of the first one that the consumer has not taken and that it replaces, or else behind all; and
     /// lets the consumer continue.
-    func put(_ event: Event, replacing isReplaced: (Event) -> Bool = { _ in false }) {
+    func yield(_ event: Event, replacing isReplaced: (Event) -> Bool = { _ in false }) {
         queue.put(event, replacing: isReplaced)
-        signal.gate.open()
+        state.parker.unpark()
     }
 
-    /// Puts an event of `source`, which pauses unless the consumer waits.
-    func put(_ event: Event, from source: EventSource) {
-        if !signal.beginDelivery() { try? source.setInterest([]) }
+    /// Yields an event of `source`, which pauses unless the consumer waits.
+    func yield(_ event: Event, from source: EventSource) {
+        if !state.beginDelivery() { try? source.setInterest([]) }
         // Also lets a consumer continue that has seen the queue empty and is about to wait.
-        put(event)
+        yield(event)
     }
 
-    func finish(throwing error: Errno) { signal.finish(throwing: error) }
+    func finish(throwing error: Errno) { state.finish(throwing: error) }
 }

@@ -2,14 +2,14 @@ import SystemPackage
 
 /// The sources of a loop whose events a task consumes, which may be on any thread.
 ///
-/// The sources' handlers leave the events in an ``EventInlet``. The sources end when the consumer's task is cancelled, with
-/// the loop, and with the last reference to the subscription: so their handlers do not retain that.
+/// The sources' handlers yield the events to an ``EventContinuation``. The sources end when the consumer's task is cancelled,
+/// with the loop, and with the last reference to the subscription: so their handlers do not retain that.
 ///
 /// Nothing here is generic: the library does not know its clients' types, and would look up their metadata with each event.
 /// The generic part is inlined into the client.
 @usableFromInline
 final class EventSubscription: Sendable {
-    @usableFromInline let signal: EventSignal
+    @usableFromInline let state: SubscriptionState
     /// Any thread may release them last: their handlers capture only what is `Sendable`, and before the loop adds them, and
     /// once they have ended, they belong to no loop.
     private let sources: LoopBound<[EventSource]>
@@ -20,15 +20,15 @@ final class EventSubscription: Sendable {
     /// Whether the client must keep a descriptor open until the sources have ended.
     private let isWatchingDescriptor: Bool
 
-    var loop: RunLoop { signal.gate.loop }
+    var loop: RunLoop { state.parker.loop }
 
-    /// Adds `sources` to the signal's loop on its thread: now, if this is it.
+    /// Adds `sources` to their loop on its thread: now, if this is it.
     init(
-        to sources: [EventSource], _ signal: EventSignal, timer: Timer? = nil,
+        to sources: [EventSource], _ state: SubscriptionState, timer: Timer? = nil,
         for interest: Readiness = .readable, isWatchingDescriptor: Bool = false
     ) {
-        let loop = signal.gate.loop
-        (self.signal, self.timer, self.interest) = (signal, timer, interest)
+        let loop = state.parker.loop
+        (self.state, self.timer, self.interest) = (state, timer, interest)
         self.isWatchingDescriptor = isWatchingDescriptor
         self.sources = LoopBound(sources, owner: loop.identity)
         loop.requireNotOfParent()
@@ -42,9 +42,9 @@ final class EventSubscription: Sendable {
         on loop: RunLoop, inModes modes: [RunLoop.Mode], watching descriptor: FileDescriptor,
         for interest: Readiness, ended: @escaping @Sendable () -> Void = {}
     ) {
-        let signal = EventSignal(on: loop, inModes: modes, isPaused: true, ended: ended)
-        let source = AwaitedDescriptor(descriptor, signal)
-        self.init(to: [source], signal, for: interest, isWatchingDescriptor: true)
+        let state = SubscriptionState(on: loop, inModes: modes, isPaused: true, ended: ended)
+        let source = AwaitedDescriptor(descriptor, state)
+        self.init(to: [source], state, for: interest, isWatchingDescriptor: true)
     }
 
     deinit { end() }
@@ -52,7 +52,7 @@ final class EventSubscription: Sendable {
     /// Lets the sources deliver an event; false if they have ended.
     @usableFromInline
     func prepareToWait() -> Bool {
-        guard let isPaused = signal.beginWaiting() else { return false }
+        guard let isPaused = state.beginWaiting() else { return false }
         if isPaused { update() }
         return true
     }
@@ -62,13 +62,13 @@ final class EventSubscription: Sendable {
     @usableFromInline
     func endAndWait(isolation: isolated (any Actor)?) async {
         end()
-        if !isWatchingDescriptor { signal.finish() }
-        while !signal.isOver { await signal.gate.waitIgnoringCancellation(isolation: isolation) }
+        if !isWatchingDescriptor { state.finish() }
+        while !state.isOver { await state.parker.parkIgnoringCancellation(isolation: isolation) }
     }
 
     /// Ends the sources on the loop's thread: now, if this is it.
     func end() {
-        guard signal.beginEnding() else { return }
+        guard state.beginEnding() else { return }
         timer?.invalidate()
         update()
     }
@@ -76,34 +76,35 @@ final class EventSubscription: Sendable {
     /// Brings the sources to the state that the consumer wants, whatever was done before. So it does not matter in which order
     /// this thread's updates and those that other threads have posted are made.
     private func update() {
-        let update: Inbox.Command = { [sources, signal, interest] core in
-            if signal.isEnding || core.inbox.isClosed { return signal.end(sources.value) }
+        let update: Inbox.Command = { [sources, state, interest] core in
+            if state.isEnding || core.inbox.isClosed { return state.end(sources.value) }
             do throws(Errno) {
                 for source in sources.value {
                     if source.loop == nil {
-                        for mode in signal.gate.executor.modes.members {
+                        for mode in state.parker.executor.modes.members {
                             try core.loop.add(source, forMode: mode)
                         }
                     }
-                    if !signal.isPaused { try source.setInterest(interest) }
+                    if !state.isPaused { try source.setInterest(interest) }
                 }
             } catch {
-                signal.end(sources.value, throwing: error)
+                state.end(sources.value, throwing: error)
             }
         }
-        let hasLoop = loop.runOnLoopThread { [signal] core in
-            if !signal.isEnding, core.hasMoreCommands { core.runLater(update) } else { update(core) }
+        let hasLoop = loop.runOnLoopThread { [state] core in
+            if !state.isEnding, core.hasMoreCommands { core.runLater(update) } else { update(core) }
         }
-        if !hasLoop { signal.finish() }
+        if !hasLoop { state.finish() }
     }
 }
 
 /// A descriptor that the kernel watches while the consumer waits for it to be ready.
 private final class AwaitedDescriptor: EventSource {
-    private let signal: EventSignal
+    private let state: SubscriptionState
 
-    init(_ descriptor: FileDescriptor, _ signal: EventSignal) {
-        self.signal = signal
+    init(_ descriptor: FileDescriptor, _ state: SubscriptionState) {
+        require(descriptor.rawValue >= 0, "A task awaits an open descriptor, not \(descriptor.rawValue).")
+        self.state = state
         super.init(descriptor.rawValue, for: [])
     }
 
@@ -111,11 +112,11 @@ private final class AwaitedDescriptor: EventSource {
 
     override func serve(_ readiness: Readiness) -> Bool {
         // Not an event that is kept: it may be over when the consumer asks.
-        if signal.beginDelivery() { signal.deliver(readiness) } else { try? setInterest([]) }
+        if state.beginDelivery() { state.deliver(readiness) } else { try? setInterest([]) }
         return true
     }
 
-    override func ended() { signal.finish() }
+    override func ended() { state.finish() }
 }
 
 // MARK: - Waiting for a descriptor
@@ -132,32 +133,32 @@ extension EventSubscription {
     ) async throws(Errno) -> Element {
         if Task.isCancelled { throw .canceled }
         while true {
-            if !signal.isEnding, !signal.isOver, let element = try take() { return element }
+            if !state.isEnding, !state.isOver, let element = try take() { return element }
             try await wait(until: deadline)
         }
     }
 
     /// Waits until the descriptor is ready. May return early.
     ///
-    /// - Throws: As ``Gate/wait(until:)``; what epoll_ctl(2) does; `Errno.badFileDescriptor` once the subscription or the
+    /// - Throws: As ``TaskParker/park(until:)``; what epoll_ctl(2) does; `Errno.badFileDescriptor` once the subscription or the
     ///   loop's thread has ended.
     nonisolated(nonsending) func wait(until deadline: Deadline?) async throws(Errno) {
         guard prepareToWait() else { throw endReason }
-        try await signal.gate.wait(until: deadline)
+        try await state.parker.park(until: deadline)
     }
 
     /// Waits until `date`, whether the descriptor is ready or not; throws as ``wait(until:)`` if `deadline`
     /// comes first.
     nonisolated(nonsending) func pause(until date: Deadline, deadline: Deadline?) async throws(Errno) {
         while date > loop.now {
-            if signal.isOver { throw endReason }
+            if state.isOver { throw endReason }
             if let deadline, deadline <= loop.now { throw .timedOut }
-            try await signal.gate.wait(until: deadline.map { min($0, date) } ?? date)
+            try await state.parker.park(until: deadline.map { min($0, date) } ?? date)
         }
     }
 
     /// Why nothing can be awaited any more.
-    private var endReason: Errno { signal.takeFailure() ?? .badFileDescriptor }
+    private var endReason: Errno { state.takeFailure() ?? .badFileDescriptor }
 }
 
 extension Duration? {

@@ -28,17 +28,19 @@ extension RunLoop {
             (self.subscription, self.subject, self.take) = (subscription, subject, take)
         }
 
-        /// The events that the handlers of sources, or a timer's, put into an inlet.
+        /// The events that the handlers of sources, or a timer's, yield to a continuation.
         ///
         /// - Parameter subject: As an error names the sources; nil for the first one.
         init<Fault>(
             on loop: RunLoop, inModes modes: [Mode], _ subject: String? = nil,
-            of makeSources: (EventInlet<Element>) throws(Fault) -> (sources: [EventSource], timer: Timer?)
+            of makeSources: (EventContinuation<Element>) throws(Fault) -> (
+                sources: [EventSource], timer: Timer?
+            )
         ) throws(Fault) {
-            let (signal, queue) = (EventSignal(on: loop, inModes: modes), EventQueue<Element>())
-            let (sources, timer) = try makeSources(EventInlet(signal, queue))
+            let (state, queue) = (SubscriptionState(on: loop, inModes: modes), EventQueue<Element>())
+            let (sources, timer) = try makeSources(EventContinuation(state, queue))
             let subject = subject ?? sources.first.map { "\($0)" } ?? ""
-            self.init(EventSubscription(to: sources, signal, timer: timer), subject, take: queue.take)
+            self.init(EventSubscription(to: sources, state, timer: timer), subject, take: queue.take)
         }
 
         /// Begins an iteration.
@@ -73,7 +75,7 @@ extension RunLoop {
                 let subscription = claim.subscription
                 while subscription.prepareToWait() {
                     // Returns at once if the task has been cancelled.
-                    await subscription.signal.gate.wait(isolation: actor)
+                    await subscription.state.parker.park(isolation: actor)
                     if let event = take() { return event }
                     if Task.isCancelled { await subscription.endAndWait(isolation: actor) }
                 }
@@ -87,7 +89,7 @@ extension RunLoop {
                 claim.release()
                 // A sequence that never fails has no source that does.
                 if Task.isCancelled, let error = CancellationError() as? Failure { throw error }
-                if let errno = claim.subscription.signal.takeFailure(),
+                if let errno = claim.subscription.state.takeFailure(),
                     let error = IOError(.watch, subject, errno) as? Failure
                 {
                     throw error
@@ -106,7 +108,7 @@ final class EventClaim: Sendable {
 
     init(_ subscription: EventSubscription) {
         self.subscription = subscription
-        subscription.signal.claim()
+        subscription.state.claim()
     }
 
     deinit { release() }
@@ -114,7 +116,7 @@ final class EventClaim: Sendable {
     var isReleased: Bool { released.load(ordering: .relaxed) }
 
     /// Leaves the events to another iteration.
-    func release() { if !released.exchange(true, ordering: .relaxed) { subscription.signal.unclaim() } }
+    func release() { if !released.exchange(true, ordering: .relaxed) { subscription.state.unclaim() } }
 }
 
 // MARK: - Sources
@@ -139,10 +141,10 @@ extension RunLoop {
         every interval: Duration, tolerance: Duration = .zero, inModes modes: [Mode] = [.common],
         file: StaticString = #fileID, line: UInt = #line
     ) -> Events<Deadline, Never> {
-        Events(on: self, inModes: modes) { inlet in
+        Events(on: self, inModes: modes) { continuation in
             let timer = Timer(
                 interval: interval, repeats: true, tolerance: tolerance, file: file, line: line
-            ) { inlet.put($0.fireDate) { _ in true } }
+            ) { continuation.yield($0.fireDate) { _ in true } }
             for mode in modes { add(timer, forMode: mode) }
             return ([], timer)
         }
@@ -165,11 +167,11 @@ extension RunLoop {
     public func signals(
         _ signals: CInt..., inModes modes: [Mode] = [.common]
     ) throws(IOError) -> Events<CInt, any Error> {
-        try Events(on: self, inModes: modes, "signals") { inlet throws(IOError) in
+        try Events(on: self, inModes: modes, "signals") { continuation throws(IOError) in
             var sources: [SignalSource] = []
             for number in signals {
                 let source = try attempt(.watch, "signal \(number)") { () throws(Errno) in
-                    try SignalSource(number) { _, _ in inlet.put(number) { $0 == number } }
+                    try SignalSource(number) { _, _ in continuation.yield(number) { $0 == number } }
                 }
                 sources.append(source)
             }
@@ -202,6 +204,6 @@ extension RunLoop {
     ) -> Events<Readiness, any Error> {
         let subscription = EventSubscription(on: self, inModes: modes, watching: descriptor, for: interest)
         return Events(
-            subscription, descriptorName(descriptor.rawValue), take: subscription.signal.takeReadiness)
+            subscription, descriptorName(descriptor.rawValue), take: subscription.state.takeReadiness)
     }
 }

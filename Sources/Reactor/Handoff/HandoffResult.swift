@@ -28,20 +28,20 @@ extension InputStream {
         to processor: sending Processor, on queue: DispatchQueue, limits: HandoffLimits = HandoffLimits()
     ) async throws(IOError) -> HandoffReport<Processor.Output> {
         let scheduled = engine.scheduledPlace
-        let gate: Gate
+        let parker: TaskParker
         do throws(Errno) {
             let (loop, executor) = try RunLoop.place(of: #isolation, orOn: scheduled?.loop)
-            gate = Gate(on: loop, executor)
+            parker = TaskParker(on: loop, executor)
         } catch {
             throw engine.failure(error)
         }
-        let (loop, modes) = scheduled ?? (gate.loop, gate.executor.modes)
-        let result = HandoffResult<Processor>(at: gate, isCancelled: Task.isCancelled)
+        let (loop, modes) = scheduled ?? (parker.loop, parker.executor.modes)
+        let result = HandoffResult<Processor>(at: parker, isCancelled: Task.isCancelled)
         let stream = LoopOwned(self, on: loop)
         let transferred = Transferred(processor)
         let executor = loop.executor()
-        guard executor.beginWaiting(at: gate) else { throw engine.failure(.canceled) }
-        defer { executor.endWaiting(at: gate) }
+        guard executor.beginWaiting(at: parker) else { throw engine.failure(.canceled) }
+        defer { executor.endWaiting(at: parker) }
         loop.runOnLoopThread { _ in
             guard let processor = transferred.take() else { return }
             let handoff = ChunkHandoff(stream.value, to: processor, on: queue, limits: limits)
@@ -64,11 +64,11 @@ private final class HandoffResult<Processor: ChunkProcessor>: Sendable {
         var isCancelled: Bool
     }
 
-    private let gate: Gate
+    private let parker: TaskParker
     private let state: Mutex<State>
 
-    init(at gate: Gate, isCancelled: Bool) {
-        self.gate = gate
+    init(at parker: TaskParker, isCancelled: Bool) {
+        self.parker = parker
         state = Mutex(State(isCancelled: isCancelled))
     }
 
@@ -84,7 +84,7 @@ private final class HandoffResult<Processor: ChunkProcessor>: Sendable {
     /// Called on the loop's thread, as the hand-off's completion.
     func set(_ report: HandoffReport<Processor.Output>) {
         state.withLock { $0.report = report }
-        gate.open()
+        parker.unpark()
     }
 
     private func cancel() {
@@ -104,9 +104,9 @@ private final class HandoffResult<Processor: ChunkProcessor>: Sendable {
             if loop.inbox.isClosed { return nil }
             if Task.isCancelled {
                 cancel()
-                await gate.waitIgnoringCancellation(isolation: isolation)
+                await parker.parkIgnoringCancellation(isolation: isolation)
             } else {
-                await gate.wait(isolation: isolation)
+                await parker.park(isolation: isolation)
             }
         }
     }

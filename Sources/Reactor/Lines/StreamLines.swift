@@ -264,7 +264,7 @@ private final class LineWorker: Sendable {
         var batches = BoundedQueue<[LineBatch], Never>(limit: 8)
         var isWorking = false
         /// Wakes the task that waits for the next batch.
-        var delegate: TaskDelegate?
+        var delegate: UnparkingDelegate?
     }
 
     private let source: FileSource
@@ -291,13 +291,13 @@ private final class LineWorker: Sendable {
     }
 
     /// Wakes the task of `delegate` with the next batch; after a pass of its loop, if there is one.
-    func notify(_ delegate: TaskDelegate) {
+    func notify(_ delegate: UnparkingDelegate) {
         let isReady = state.withLock { state in
             let isReady = state.batches.hasResult
             state.delegate = isReady ? nil : delegate
             return isReady
         }
-        if isReady { delegate.wakeTaskAfterPass() }
+        if isReady { delegate.unparkTaskAfterPass() }
     }
 
     /// Waits until the worker has ended, and returns the bytes that it has read and that no task has taken.
@@ -324,7 +324,7 @@ private final class LineWorker: Sendable {
                 state.put(batch, new)
                 return (state.delegate.take(), state.next)
             }
-            delegate?.wakeTaskLater()
+            delegate?.unparkTaskLater()
             cutter = next
         }
     }

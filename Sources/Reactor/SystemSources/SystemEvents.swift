@@ -65,8 +65,8 @@ extension RunLoop {
     public func fileEvents(
         at paths: FilePath..., recursively: Bool = false, inModes modes: [Mode] = [.common]
     ) throws(IOError) -> Events<FileWatcher.Event, any Error> {
-        try Events(on: self, inModes: modes) { inlet throws(IOError) in
-            let watcher = try FileWatcher { inlet.put($1, from: $0) }
+        try Events(on: self, inModes: modes) { continuation throws(IOError) in
+            let watcher = try FileWatcher { continuation.yield($1, from: $0) }
             for path in paths { try watcher.watch(path, recursively: recursively) }
             return ([watcher], nil)
         }
@@ -86,8 +86,8 @@ extension RunLoop {
         of clock: ClockTimer.Clock, at date: Duration, every interval: Duration? = nil,
         inModes modes: [Mode] = [.common]
     ) throws(Errno) -> Events<ClockTimer.Event, any Error> {
-        try Events(on: self, inModes: modes) { inlet throws(Errno) in
-            ([try ClockTimer(clock, at: date, every: interval) { inlet.put($1, from: $0) }], nil)
+        try Events(on: self, inModes: modes) { continuation throws(Errno) in
+            ([try ClockTimer(clock, at: date, every: interval) { continuation.yield($1, from: $0) }], nil)
         }
     }
 
@@ -107,11 +107,11 @@ extension RunLoop {
         on resource: PressureSource.Resource, of share: PressureSource.Share = .some,
         stalledFor stall: Duration, within window: Duration, inModes modes: [Mode] = [.common]
     ) throws(IOError) -> Events<Void, any Error> {
-        try Events(on: self, inModes: modes) { inlet throws(IOError) in
+        try Events(on: self, inModes: modes) { continuation throws(IOError) in
             let source = try PressureSource(resource, of: share, stalledFor: stall, within: window) {
                 switch $1 {
-                case .stalled: inlet.put((), from: $0)
-                case .errorOccurred(let error): inlet.finish(throwing: error.errno)
+                case .stalled: continuation.yield((), from: $0)
+                case .errorOccurred(let error): continuation.finish(throwing: error.errno)
                 }
             }
             return ([source], nil)

@@ -66,8 +66,8 @@ extension RunLoop {
         /// Jobs from other threads, which the loop's thread takes all at once.
         private let incoming = Mutex(Queue<QueuedJob>())
         private let waiting: LoopBound<Waiting>
-        /// The gates at which tasks wait for something that the loop's end does not open.
-        private let waits = Mutex<[ObjectIdentifier: Gate]>([:])
+        /// Where tasks are parked that nothing else unparks when the loop ends.
+        private let waits = Mutex<[ObjectIdentifier: TaskParker]>([:])
         /// The jobs that the library's thread runs after the loop's end.
         private let late = Mutex(Queue<QueuedJob>())
         /// How many jobs the loop's thread has taken in and not run.
@@ -153,25 +153,25 @@ extension RunLoop {
         /// Whether `actor` lives on this executor.
         func serves(_ actor: any Actor) -> Bool { unsafe actor.unownedExecutor.asSerialExecutor() === self }
 
-        /// Registers a wait at `gate` that the loop's end must resume.
+        /// Registers a wait at `parker` that the loop's end must end.
         ///
-        /// - Returns: False if the loop has ended. Otherwise its end opens the gate.
-        func beginWaiting(at gate: Gate) -> Bool {
+        /// - Returns: False if the loop has ended. Otherwise its end unparks the task.
+        func beginWaiting(at parker: TaskParker) -> Bool {
             if inbox.belongsToParent { ProcessIdentity.refuseParentsLoop() }
             return waits.withLock { waits in
                 // Locked, because the inbox is closed before `endWaits` locks this.
                 guard !inbox.isClosed else { return false }
-                waits[ObjectIdentifier(gate)] = gate
+                waits[ObjectIdentifier(parker)] = parker
                 return true
             }
         }
 
-        func endWaiting(at gate: Gate) {
-            _ = waits.withLock { $0.removeValue(forKey: ObjectIdentifier(gate)) }
+        func endWaiting(at parker: TaskParker) {
+            _ = waits.withLock { $0.removeValue(forKey: ObjectIdentifier(parker)) }
         }
 
         /// Lets the tasks that wait continue, because the loop has ended.
-        func endWaits() { for gate in waits.withLock({ $0 }).values { gate.openLater() } }
+        func endWaits() { for parker in waits.withLock({ $0 }).values { parker.unparkLater() } }
 
         // MARK: For explanations, from any thread
 

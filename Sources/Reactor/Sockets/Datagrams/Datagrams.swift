@@ -154,8 +154,8 @@ extension DatagramSocket {
         ///   open. `CancellationError`.
         /// - Precondition: No other task receives.
         nonisolated(nonsending) public func receive(timeout: Duration? = nil) async throws -> Message {
-            arrivals.signal.claim()
-            defer { arrivals.signal.unclaim() }
+            arrivals.state.claim()
+            defer { arrivals.state.unclaim() }
             do throws(Errno) {
                 return try await arrivals.next(until: timeout.deadline(on: arrivals.loop), socket.receive)
             } catch {

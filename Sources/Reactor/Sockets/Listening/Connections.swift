@@ -89,7 +89,7 @@ extension Listener {
         /// the backlog can hold. Any thread.
         public func drain() {
             acceptor.drain()
-            arrivals.signal.gate.openLater()
+            arrivals.state.parker.unparkLater()
         }
 
         /// Accepts one connection.
@@ -101,8 +101,8 @@ extension Listener {
         nonisolated(nonsending) public func accept(timeout: Duration? = nil) async throws
             -> Connection
         {
-            arrivals.signal.claim()
-            defer { arrivals.signal.unclaim() }
+            arrivals.state.claim()
+            defer { arrivals.state.unclaim() }
             do throws(Errno) { return try await next(until: timeout.deadline(on: arrivals.loop)) } catch {
                 throw failure(error)
             }

@@ -6,7 +6,7 @@ extension StreamEngine {
     /// The delegate that stands for tasks.
     ///
     /// - Precondition: The stream has no other delegate and no subclass, and is not handed off.
-    func taskDelegate() -> TaskDelegate {
+    func taskDelegate() -> UnparkingDelegate {
         let (known, isSubclassed, isHandedOff) = state.withLock {
             ($0.taskDelegate, $0.isSubclassed, $0.handoff != nil)
         }
@@ -17,7 +17,7 @@ extension StreamEngine {
             !isSubclassed,
             "A task cannot use a stream of a subclass, which has methods of its own: use a delegate."
         )
-        guard let delegate = setTaskDelegate(TaskDelegate()) else {
+        guard let delegate = setTaskDelegate(UnparkingDelegate()) else {
             fatalError("A task cannot use a stream that has a delegate: set the delegate to nil first.")
         }
         return delegate

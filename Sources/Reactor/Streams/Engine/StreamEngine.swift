@@ -16,7 +16,7 @@ final class StreamEngine: Sendable {
         /// The hand-off that owns the stream, until the stream is closed.
         var handoff: HandoffOwner?
         /// Stands for the tasks that use the stream, in the place of a delegate.
-        var taskDelegate: TaskDelegate?
+        var taskDelegate: UnparkingDelegate?
         /// Whether the stream is on its loop only because a task has used it on no loop.
         var isScheduledForTask = false
         /// The events that went to a delegate without a method for them.
@@ -87,9 +87,9 @@ final class StreamEngine: Sendable {
     /// Makes `new` the delegate that stands for tasks, unless there is one.
     ///
     /// - Returns: The delegate that stands for tasks; nil if there is a client's delegate.
-    func setTaskDelegate(_ new: TaskDelegate) -> TaskDelegate? {
+    func setTaskDelegate(_ new: UnparkingDelegate) -> UnparkingDelegate? {
         var former: (any StreamDelegate)?
-        let (result, mustRefresh) = state.withLock { state -> (TaskDelegate?, Bool) in
+        let (result, mustRefresh) = state.withLock { state -> (UnparkingDelegate?, Bool) in
             if let known = state.taskDelegate { return (known, false) }
             former = state.delegate.load()
             guard former == nil else { return (nil, false) }

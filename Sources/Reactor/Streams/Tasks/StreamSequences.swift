@@ -69,7 +69,7 @@ extension InputStream {
                         self.reader = reader
                         return chunk
                     }
-                    try await reader.use.gate(actor).wait(isolation: actor)
+                    try await reader.use.parker(actor).park(isolation: actor)
                 }
             }
         }
@@ -158,7 +158,7 @@ final class EagerReader {
         into bytes: inout [UInt8], upTo size: Int, isolation: isolated (any Actor)?
     ) async throws {
         while try !read(into: &bytes, upTo: size) {
-            try await use.gate(isolation).wait(isolation: isolation)
+            try await use.parker(isolation).park(isolation: isolation)
         }
     }
 }

@@ -3,12 +3,12 @@
 /// It opens the stream, keeps it alive, and is its only user in one direction.
 final class StreamUse {
     let stream: Stream
-    private let delegate: TaskDelegate
+    private let delegate: UnparkingDelegate
     private let timeout: Duration?
     /// When ``timeout`` is over, from the first wait on.
     private var deadline: Deadline?
-    private var gate: Gate?
-    private var timer: GateTimer?
+    private var parker: TaskParker?
+    private var timer: UnparkTimer?
     /// The transfers since the task was last to wait.
     private var transfers = 0
 
@@ -27,7 +27,7 @@ final class StreamUse {
         self.init(stream, delegate, timeout)
     }
 
-    private init(_ stream: Stream, _ delegate: TaskDelegate, _ timeout: Duration?) {
+    private init(_ stream: Stream, _ delegate: UnparkingDelegate, _ timeout: Duration?) {
         (self.stream, self.delegate, self.timeout) = (stream, delegate, timeout)
         stream.open()
     }
@@ -36,7 +36,7 @@ final class StreamUse {
 
     /// Whether the task may move bytes before it waits. 8 transfers per event on the loop's thread, so that its other work is
     /// not delayed; 64 elsewhere, where an event costs a thread switch.
-    private var mayTransfer: Bool { transfers < 8 || (transfers < 64 && gate?.loop.isCurrent == false) }
+    private var mayTransfer: Bool { transfers < 8 || (transfers < 64 && parker?.loop.isCurrent == false) }
 
     /// Calls `body`, which moves bytes without waiting, unless the task has to wait first because it has moved
     /// bytes many times: then its loop makes a pass, and its deadline is looked at.
@@ -63,42 +63,42 @@ final class StreamUse {
     ///   - prepare: Called before each wait. Another thread may resume the task through the delegate.
     func next<Result>(
         isolation: isolated (any Actor)?, isScheduled: Bool = true,
-        preparing prepare: ((TaskDelegate) -> Void)? = nil, _ now: () throws -> Result?
+        preparing prepare: ((UnparkingDelegate) -> Void)? = nil, _ now: () throws -> Result?
     ) async throws -> Result {
         while true {
             if let result = try transfer(now) { return result }
-            let gate = try gate(isolation, isScheduled: isScheduled)
+            let parker = try parker(isolation, isScheduled: isScheduled)
             prepare?(delegate)
-            await gate.wait(isolation: isolation)
+            await parker.park(isolation: isolation)
         }
     }
 
-    /// The gate to wait at: the stream's next event, the deadline and the task's cancellation open it.
-    func gate(_ isolation: (any Actor)?, isScheduled: Bool = true) throws -> Gate {
-        let gate = try findGate(isolation, isScheduled: isScheduled)
-        if let timeout { try limitWait(to: timeout, at: gate) }
-        return gate
+    /// What to park the task at: the stream's next event, the deadline and the task's cancellation unpark it.
+    func parker(_ isolation: (any Actor)?, isScheduled: Bool = true) throws -> TaskParker {
+        let parker = try findParker(isolation, isScheduled: isScheduled)
+        if let timeout { try limitWait(to: timeout, at: parker) }
+        return parker
     }
 
-    private func limitWait(to timeout: Duration, at gate: Gate) throws {
+    private func limitWait(to timeout: Duration, at parker: TaskParker) throws {
         // Where the stream's events arrive.
         let place = stream.engine.scheduledPlace
-        let now = (place?.loop ?? gate.loop).now
+        let now = (place?.loop ?? parker.loop).now
         let deadline = deadline ?? now + timeout
         self.deadline = deadline
         guard deadline > now else { throw stream.engine.failure(.timedOut) }
-        if timer == nil { timer = GateTimer(deadline, at: gate, on: place) }
+        if timer == nil { timer = UnparkTimer(deadline, at: parker, on: place) }
     }
 
-    private func findGate(_ isolation: (any Actor)?, isScheduled: Bool) throws -> Gate {
-        if !delegate.takeMove(), let gate { return gate }
+    private func findParker(_ isolation: (any Actor)?, isScheduled: Bool) throws -> TaskParker {
+        if !delegate.takeMove(), let parker { return parker }
         do throws(Errno) {
             let (loop, executor) = try RunLoop.place(of: isolation, orOn: stream.engine.scheduledPlace?.loop)
-            let gate = delegate.gate(on: loop, executor)
-            self.gate = gate
+            let parker = delegate.parker(on: loop, executor)
+            self.parker = parker
             timer = nil
             if isScheduled { stream.engine.scheduleForTask(on: loop, executor.modes) }
-            return gate
+            return parker
         } catch .canceled {
             throw CancellationError()
         } catch {

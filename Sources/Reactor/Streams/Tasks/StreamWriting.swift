@@ -121,7 +121,7 @@ extension StreamUse {
             isolation: isolation,
             preparing: { delegate in
                 if callback?.isWaiting ?? false { return }
-                let new = FlushCallback { delegate.wakeTaskLater() }
+                let new = FlushCallback { delegate.unparkTaskLater() }
                 callback = new
                 engine.backend.whenFlushed(new)
             }, { try engine.isFlushed() ? () : nil })

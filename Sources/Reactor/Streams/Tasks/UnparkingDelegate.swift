@@ -1,12 +1,12 @@
 import Synchronization
 import SystemPackage
 
-/// The delegate that stands for tasks: an event of the stream lets the task that waits continue, inside the
-/// event's callback if the task belongs on that loop.
-final class TaskDelegate: StreamDelegate, Sendable {
+/// The delegate that stands for tasks: an event of the stream unparks the task that waits, which continues inside the event's
+/// callback if it belongs on that loop.
+final class UnparkingDelegate: StreamDelegate, Sendable {
     private struct State {
         /// Where the task waits; nil before the first wait.
-        var gate: Gate?
+        var parker: TaskParker?
         var isInUse = false
         var readsAhead = false
     }
@@ -15,7 +15,7 @@ final class TaskDelegate: StreamDelegate, Sendable {
     /// Whether the stream may have been closed, or may have no loop.
     private let isMoved = Atomic(true)
 
-    private var gate: Gate? { state.withLock { $0.gate } }
+    private var parker: TaskParker? { state.withLock { $0.parker } }
 
     /// Whether a task uses the stream now.
     var isInUse: Bool { state.withLock { $0.isInUse } }
@@ -23,20 +23,20 @@ final class TaskDelegate: StreamDelegate, Sendable {
     /// Whether the task may have read bytes that it has not used yet.
     var readsAhead: Bool { state.withLock { $0.readsAhead } }
 
-    func stream(_ aStream: Stream, handle eventCode: Stream.Event) { gate?.open() }
+    func stream(_ aStream: Stream, handle eventCode: Stream.Event) { parker?.unpark() }
 
     /// Called when the stream has been closed, has another queue or none, or other loops or modes. Any thread may
     /// call it.
     func streamChanged() {
         isMoved.store(true, ordering: .releasing)
-        wakeTaskLater()
+        unparkTaskLater()
     }
 
     /// Lets the task continue later. From any thread.
-    func wakeTaskLater() { gate?.openLater() }
+    func unparkTaskLater() { parker?.unparkLater() }
 
     /// Lets the task, which is about to wait though it could go on, continue after a pass of its loop.
-    func wakeTaskAfterPass() { gate?.openAfterPass() }
+    func unparkTaskAfterPass() { parker?.unparkAfterPass() }
 
     /// Makes the caller the only user, until ``endUse()``; false if there is one.
     func beginsUse(readsAhead: Bool = false) -> Bool {
@@ -49,14 +49,14 @@ final class TaskDelegate: StreamDelegate, Sendable {
 
     func endUse() { state.withLock { ($0.isInUse, $0.readsAhead) = (false, false) } }
 
-    /// The gate that the stream's events open from now on. A new one is open, because earlier events have opened the one
-    /// before it, or none.
-    func gate(on loop: RunLoop, _ executor: RunLoop.Executor) -> Gate {
+    /// Where the stream's events unpark the task from now on. A new one has a permit, because earlier events may have come to
+    /// the one before it, or to none.
+    func parker(on loop: RunLoop, _ executor: RunLoop.Executor) -> TaskParker {
         state.withLock { state in
-            if let known = state.gate, known.executor === executor { return known }
-            let gate = Gate(on: loop, executor, isOpen: true)
-            state.gate = gate
-            return gate
+            if let known = state.parker, known.executor === executor { return known }
+            let parker = TaskParker(on: loop, executor, hasPermit: true)
+            state.parker = parker
+            return parker
         }
     }
 

@@ -2,20 +2,20 @@ import CReactorLinux
 import Synchronization
 import SystemPackage
 
-/// A suspension that a run loop's callback ends: the task that waits continues inside the callback, if it
-/// belongs on the loop's thread.
+/// Parks a task until a run loop's callback unparks it: the task continues inside the callback, if it belongs on the loop's
+/// thread.
 ///
 /// A continuation would resume through the generic executor: from the loop's thread to the pool's and back
 /// for each element. Here the task calls an actor that is its own executor, and that keeps the call's job
-/// instead of running it. To open the gate is to run that job on the loop's executor, or on the main actor's:
+/// instead of running it. To unpark the task is to run that job on the loop's executor, or on the main actor's:
 /// the call returns, and the task is where it wants to be. Nothing is allocated for a suspension.
 ///
-/// One task waits at a time. An opening that no task waits for lets the next one through.
+/// One task is parked at a time. Unparking without one leaves a permit: the next task is not parked.
 ///
-/// `@safe` is right because the gate retains the executor whose unowned references it keeps.
+/// `@safe` is right because this retains the executor whose unowned references it keeps.
 @safe @usableFromInline
-final actor Gate: SerialExecutor {
-    /// A hint: where the waiting task continues. If it is stale, the runtime moves the task, so it is computed
+final actor TaskParker: SerialExecutor {
+    /// A hint: where the parked task continues. If it is stale, the runtime moves the task, so it is computed
     /// once for an actor.
     private struct Place {
         enum Isolation { case loop, main, other }
@@ -35,11 +35,11 @@ final actor Gate: SerialExecutor {
     private let preferred: UnownedTaskExecutor
     private let state: Mutex<State>
     /// What the call changes, so that the compiler cannot leave the call out.
-    private var passages = 0
+    private var suspensions = 0
 
     private struct State {
         enum Phase {
-            case closed, open
+            case idle, permitted
             case parked(UnownedJob)
         }
 
@@ -48,11 +48,11 @@ final actor Gate: SerialExecutor {
     }
 
     /// - Parameters:
-    ///   - executor: That of `loop` and the modes in which the gate is opened.
-    ///   - isOpen: Whether the first task that waits continues at once.
-    init(on loop: RunLoop, _ executor: RunLoop.Executor, isOpen: Bool = false) {
+    ///   - executor: That of `loop` and the modes in which tasks are unparked.
+    ///   - hasPermit: Whether the first task is not parked.
+    init(on loop: RunLoop, _ executor: RunLoop.Executor, hasPermit: Bool = false) {
         (self.loop, self.executor) = (loop, executor)
-        state = Mutex(State(phase: isOpen ? .open : .closed))
+        state = Mutex(State(phase: hasPermit ? .permitted : .idle))
         unsafe serial = executor.asUnownedSerialExecutor()
         unsafe preferred = executor.asUnownedTaskExecutor()
     }
@@ -60,51 +60,51 @@ final actor Gate: SerialExecutor {
     @usableFromInline
     nonisolated var unownedExecutor: UnownedSerialExecutor { unsafe UnownedSerialExecutor(ordinary: self) }
 
-    // MARK: Waiting
+    // MARK: Parking
 
-    /// Waits until the gate is opened, and closes it again. The task's cancellation opens it too: a task that
-    /// has been cancelled before does not wait.
+    /// Parks the calling task until it is unparked, unless there is a permit. Its cancellation unparks it too: a task that has
+    /// been cancelled before is not parked.
     ///
     /// Does what `withTaskCancellationHandler` does, in one asynchronous frame in place of three.
     @inline(never)
     @usableFromInline
-    func wait(isolation: isolated (any Actor)?) async {
-        guard !passIfOpen(to: isolation) else { return }
-        // The caller retains the gate until the task continues.
-        let registration = unsafe reactor_open_gate_on_cancellation(CallbackContext.address(of: self))
-        await pass()
+    func park(isolation: isolated (any Actor)?) async {
+        guard !takePermit(at: isolation) else { return }
+        // The caller retains the parker until the task continues.
+        let registration = unsafe reactor_unpark_on_cancellation(CallbackContext.address(of: self))
+        await suspend()
         reactor_forget_cancellation(registration)
     }
 
-    /// As ``wait(isolation:)``, but until `deadline` at most. May return early.
+    /// As ``park(isolation:)``, but until `deadline` at most. May return early.
     ///
     /// - Throws: `Errno.canceled` if the task was cancelled before, `Errno.timedOut` if `deadline` has passed.
-    nonisolated(nonsending) func wait(until deadline: Deadline?) async throws(Errno) {
+    nonisolated(nonsending) func park(until deadline: Deadline?) async throws(Errno) {
         if Task.isCancelled { throw .canceled }
-        guard let deadline else { return await wait(isolation: #isolation) }
+        guard let deadline else { return await park(isolation: #isolation) }
         guard deadline > loop.now else { throw .timedOut }
-        let timer = GateTimer(deadline, at: self)
-        await wait(isolation: #isolation)
+        let timer = UnparkTimer(deadline, at: self)
+        await park(isolation: #isolation)
         withExtendedLifetime(timer) {}
     }
 
-    /// As ``wait(isolation:)``, though the task has been cancelled.
-    func waitIgnoringCancellation(isolation: isolated (any Actor)?) async {
-        guard !passIfOpen(to: isolation) else { return }
-        await pass()
+    /// As ``park(isolation:)``, though the task has been cancelled.
+    func parkIgnoringCancellation(isolation: isolated (any Actor)?) async {
+        guard !takePermit(at: isolation) else { return }
+        await suspend()
     }
 
-    /// Closes the gate if it is open. If not, remembers where the task is to continue.
+    /// Takes the permit, if there is one. If not, remembers where the task is to continue.
     @inline(__always)
-    private nonisolated func passIfOpen(to actor: (any Actor)?) -> Bool {
+    private nonisolated func takePermit(at actor: (any Actor)?) -> Bool {
         let address = actor.map { UInt(bitPattern: ObjectIdentifier($0)) } ?? 0
-        let (isOpen, isKnown) = state.withLock { state in
-            guard case .open = state.phase else { return (false, state.place.actor == address) }
-            state.phase = .closed
+        let (isPermitted, isKnown) = state.withLock { state in
+            guard case .permitted = state.phase else { return (false, state.place.actor == address) }
+            state.phase = .idle
             return (true, true)
         }
         if !isKnown { remember(actor, at: address) }
-        return isOpen
+        return isPermitted
     }
 
     private nonisolated func remember(_ actor: (any Actor)?, at address: UInt) {
@@ -120,33 +120,33 @@ final actor Gate: SerialExecutor {
     }
 
     @inline(never)
-    private func pass() { passages &+= 1 }
+    private func suspend() { suspensions &+= 1 }
 
-    /// Keeps the job of the task that has called ``pass()``.
+    /// Keeps the job of the task that has called ``suspend()``.
     @usableFromInline
     nonisolated func enqueue(_ job: consuming ExecutorJob) {
         let job = UnownedJob(job)
-        let opened = state.withLock { state -> Place? in
+        let unparked = state.withLock { state -> Place? in
             switch state.phase {
-            case .closed:
+            case .idle:
                 state.phase = .parked(job)
                 return nil
-            case .open:
-                state.phase = .closed
+            case .permitted:
+                state.phase = .idle
                 return state.place
             case .parked:
                 fatalError(
                     "Two tasks wait for the same events of a run loop: only one may wait for them at a time.")
             }
         }
-        // Opened since the task has looked: by its cancellation, or by the loop for a task on another thread.
-        if let opened { send(job, to: opened) }
+        // Unparked since the task has looked: by its cancellation, or by the loop for a task on another thread.
+        if let unparked { send(job, to: unparked) }
     }
 
-    // MARK: Opening, from any thread
+    // MARK: Unparking, from any thread
 
-    /// Lets the task that waits, or the next one, continue: at once, if it belongs on the loop's thread and this is that.
-    nonisolated func open() {
+    /// Lets the parked task, or the next one, continue: at once, if it belongs on the loop's thread and this is that.
+    nonisolated func unpark() {
         guard let (job, place) = takeJob() else { return }
         guard loop.isCurrent else { return send(job, to: place) }
         let serial = unsafe place.isolation == .main ? MainActor.sharedUnownedExecutor : serial
@@ -159,26 +159,26 @@ final actor Gate: SerialExecutor {
         }
     }
 
-    /// As ``open()``, but the task continues later.
-    nonisolated func openLater() {
+    /// As ``unpark()``, but the task continues later.
+    nonisolated func unparkLater() {
         if let (job, place) = takeJob() { send(job, to: place) }
     }
 
-    /// As ``open()``, but on the loop's thread the task continues after the loop's other work.
-    nonisolated func openAfterPass() {
-        guard loop.isCurrent else { return openLater() }
-        loop.inbox.post(PostedBlock(modes: executor.modes, isSource: true) { [self] in open() })
+    /// As ``unpark()``, but on the loop's thread the task continues after the loop's other work.
+    nonisolated func unparkAfterPass() {
+        guard loop.isCurrent else { return unparkLater() }
+        loop.inbox.post(PostedBlock(modes: executor.modes, isSource: true) { [self] in unpark() })
     }
 
-    /// Takes the job that waits, or opens the gate if there is none.
+    /// Takes the job of the parked task, or leaves a permit if there is none.
     @inline(__always)
     private nonisolated func takeJob() -> (UnownedJob, Place)? {
         state.withLock { state in
             guard case .parked(let job) = state.phase else {
-                state.phase = .open
+                state.phase = .permitted
                 return nil
             }
-            state.phase = .closed
+            state.phase = .idle
             return (job, state.place)
         }
     }
@@ -193,28 +193,28 @@ final actor Gate: SerialExecutor {
     }
 }
 
-/// A timer that opens a gate at a deadline. It ends with this value.
-struct GateTimer: ~Copyable {
+/// A timer that unparks a task at a deadline. It ends with this value.
+struct UnparkTimer: ~Copyable {
     private let timer: Timer
 
     /// - Parameters:
-    ///   - place: Where the timer fires; nil for the gate's loop and modes.
+    ///   - place: Where the timer fires; nil for the parker's loop and modes.
     ///   - file: The client's file, for reports, if it knows of the timer.
     ///   - line: Its line.
     init(
-        _ deadline: Deadline, tolerance: Duration = .zero, at gate: Gate,
+        _ deadline: Deadline, tolerance: Duration = .zero, at parker: TaskParker,
         on place: (loop: RunLoop, modes: ModeSet)? = nil, file: StaticString = #fileID, line: UInt = #line
     ) {
-        let (loop, modes) = place ?? (gate.loop, gate.executor.modes)
-        timer = Timer(fireDate: deadline, of: loop, tolerance: tolerance, file, line) { _ in gate.open() }
+        let (loop, modes) = place ?? (parker.loop, parker.executor.modes)
+        timer = Timer(fireDate: deadline, of: loop, tolerance: tolerance, file, line) { _ in parker.unpark() }
         for mode in modes.members { loop.add(timer, forMode: mode) }
     }
 
     deinit { timer.invalidate() }
 }
 
-/// Called by the thread that cancels a task which waits at a gate.
-@c(reactor_open_gate)
-func openGate(_ gate: UnsafeMutableRawPointer) {
-    unsafe CallbackContext.object(gate, as: Gate.self).openLater()
+/// Called by the thread that cancels a parked task.
+@c(reactor_unpark)
+func unparkTask(_ parker: UnsafeMutableRawPointer) {
+    unsafe CallbackContext.object(parker, as: TaskParker.self).unparkLater()
 }
