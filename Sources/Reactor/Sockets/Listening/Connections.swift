@@ -68,7 +68,7 @@ extension Listener {
         deinit { close() }
 
         /// Runs the tasks of connections on the loop.
-        var executor: RunLoop.Executor { arrivals.signal.gate.executor }
+        var executor: RunLoop.Executor { arrivals.state.parker.executor }
 
         /// The socket's address, as completed by the kernel: with the port that it has chosen.
         public var localAddress: SocketAddress { acceptor.localAddress }
