@@ -102,16 +102,16 @@ open class OutputStream: Stream {
     public func shutDown() throws { try throwingStreamError(engine.shutDown) }
 
     /// How many bytes a ``write(_:maxLength:)`` accepts beyond those that the kernel takes. 0, as in Cocoa,
-    /// unless it is set.
+    /// unless it is set; a negative number is not set. The buffer's memory grows with the bytes that it holds.
     ///
     /// For sockets, pipes and terminals; setting it has no effect on other streams, because a path shows what it
-    /// names only when it is opened. With a write buffer a
-    /// write on a run loop never waits once the stream is open: it returns the number of bytes that it
-    /// accepted, which is 0 when the buffer is full. ``Stream/Event/hasSpaceAvailable`` means that three quarters of the buffer are free,
-    /// so a delegate that writes no more than that for each event has all of it accepted. A thread of this
-    /// library sends accepted bytes in order, in whatever mode the loop runs, even after the stream was
-    /// removed from its loop or closed, and while the process exits, for as long as ``Stream/close()`` says.
-    /// If they cannot be sent, the stream fails, even after it was closed.
+    /// names only when it is opened. With a write buffer a write on a run loop never waits once the stream is open:
+    /// it returns the number of bytes that it accepted, which is 0 when the buffer is full.
+    /// ``Stream/Event/hasSpaceAvailable`` means that three quarters of the buffer are free, so a delegate that
+    /// writes no more than that for each event has all of it accepted. A thread of this library sends accepted
+    /// bytes in order, in whatever mode the loop runs, even after the stream was removed from its loop or closed,
+    /// and while the process exits, for as long as ``Stream/close()`` says. If they cannot be sent, the stream
+    /// fails, even after it was closed.
     ///
     /// The value stays 0 for a terminal or device in blocking mode that cannot be opened again: it has no
     /// write buffer.
