@@ -10,6 +10,7 @@ let testSettings: [SwiftSetting] = [
 let settings = testSettings + [.strictMemorySafety()]
 
 let system = Target.Dependency.product(name: "SystemPackage", package: "swift-system")
+let httpTypes = Target.Dependency.product(name: "HTTPTypes", package: "swift-http-types")
 
 let package = Package(
     name: "swift-reactor",
@@ -23,7 +24,9 @@ let package = Package(
         .library(name: "ReactorTesting", targets: ["ReactorTesting"]),
     ],
     dependencies: [
-        .package(url: "https://github.com/apple/swift-system", from: "1.6.0")
+        .package(url: "https://github.com/apple/swift-system", from: "1.6.0"),
+        // Without its default trait, which imports Foundation.
+        .package(url: "https://github.com/apple/swift-http-types", from: "1.8.0", traits: []),
     ],
     targets: [
         .systemLibrary(
@@ -69,7 +72,7 @@ let package = Package(
         // HTTP through libcurl.
         .target(
             name: "ReactorHTTP",
-            dependencies: ["CReactorLibcurl", "Reactor", system],
+            dependencies: ["CReactorLibcurl", "Reactor", httpTypes, system],
             swiftSettings: settings
         ),
         // Transfers as operations.
@@ -191,7 +194,7 @@ let package = Package(
             name: "ReactorHTTPTests",
             dependencies: [
                 "CReactorTestSupport", "Reactor", "ReactorFoundation", "ReactorHTTP",
-                "ReactorHTTPFoundation", "ReactorTesting", "ReactorTestSupport", system,
+                "ReactorHTTPFoundation", "ReactorTesting", "ReactorTestSupport", httpTypes, system,
             ],
             swiftSettings: testSettings
         ),

@@ -4,8 +4,8 @@ import Reactor
 
 /// What libcurl's callbacks record of one attempt of a transfer.
 struct Attempt {
-    var parser = HTTPResponse.HeadParser()
-    var response: HTTPResponse?
+    var parser = HeadParser()
+    var response: HTTPTransfer.Response?
     /// Why a callback has ended the attempt.
     var refusal: HTTPError.Kind?
     /// Why no socket could be made.

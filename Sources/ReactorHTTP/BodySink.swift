@@ -15,11 +15,11 @@ protocol BodySink: AnyObject {
     /// Whether the response has had all the bytes that the sink expects. libcurl knows only its `Content-Length`.
     var isWhole: Bool { get }
     /// Changes the request of an attempt.
-    func prepare(_ request: inout HTTPRequest)
+    func prepare(_ request: inout HTTPRequest, hasBody: Bool)
 
     // Called inside libcurl: they call none of the client's code.
 
-    func begin(_ response: HTTPResponse) -> SinkAnswer
+    func begin(_ response: HTTPTransfer.Response) -> SinkAnswer
     func receive(_ bytes: RawSpan)
 
     // Called outside libcurl.
@@ -62,7 +62,7 @@ extension BodySink {
     var hasRoom: Bool { true }
     var failure: HTTPError.Kind? { nil }
     var isWhole: Bool { true }
-    func prepare(_ request: inout HTTPRequest) {}
+    func prepare(_ request: inout HTTPRequest, hasBody: Bool) {}
     func writeOut() {}
     func finish() -> SinkEnd { .finished([]) }
     func drain() -> Bool { false }
@@ -70,8 +70,8 @@ extension BodySink {
     var canAbandonInsideLibcurl: Bool { false }
 
     /// Takes the whole body of any response.
-    func accept(_ response: HTTPResponse) -> SinkAnswer {
-        let isEncoded = response.fields["Content-Encoding"] != nil
+    func accept(_ response: HTTPTransfer.Response) -> SinkAnswer {
+        let isEncoded = response.headerFields.contains(.contentEncoding)
         return .accepts(expected: isEncoded ? nil : response.contentLength, offset: 0)
     }
 }
@@ -109,7 +109,7 @@ private final class MemorySink: BodySink {
 
     init(limit: Int) { self.limit = limit }
 
-    func begin(_ response: HTTPResponse) -> SinkAnswer {
+    func begin(_ response: HTTPTransfer.Response) -> SinkAnswer {
         expected = min(response.contentLength ?? 0, limit)
         return accept(response)
     }
@@ -141,7 +141,7 @@ private final class EventSink: BodySink {
     private let outbox: Outbox
     private var hasBegun = false
     /// The head, until it is passed on.
-    private var head: HTTPResponse?
+    private var head: HTTPTransfer.Response?
     /// How many bytes will come; nil if that is not known.
     private var expected: Int?
     private var pieces: [[UInt8]] = []
@@ -166,7 +166,7 @@ private final class EventSink: BodySink {
         return pieces[last].capacity - pieces[last].count >= Int(CURL_MAX_WRITE_SIZE)
     }
 
-    func begin(_ response: HTTPResponse) -> SinkAnswer {
+    func begin(_ response: HTTPTransfer.Response) -> SinkAnswer {
         hasBegun = true
         expected = response.contentLength
         head = response

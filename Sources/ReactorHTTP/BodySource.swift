@@ -28,8 +28,8 @@ enum SourceAnswer {
     case failed(HTTPError.Kind)
 }
 
-func makeSource(_ body: HTTPRequest.Body, _ multi: MultiHandle) throws(IOError) -> any BodySource {
-    switch body.source {
+func makeSource(_ body: HTTPSource, _ multi: MultiHandle) throws(IOError) -> any BodySource {
+    switch body.kind {
     case .bytes(let bytes): return MemorySource(bytes)
     case .file(let path):
         let kind: FileKind

@@ -57,10 +57,10 @@ final class FileSink: BodySink {
 
     // MARK: An attempt
 
-    func prepare(_ request: inout HTTPRequest) {
+    func prepare(_ request: inout HTTPRequest, hasBody: Bool) {
         if !hasPrepared { findPart() }
         hasPrepared = true
-        resumption.prepare(&request) { part?.size ?? 0 }
+        resumption.prepare(&request, hasBody: hasBody) { part?.size ?? 0 }
     }
 
     /// Locks what an earlier download has left before its size and its validator are read.
@@ -74,7 +74,7 @@ final class FileSink: BodySink {
         }
     }
 
-    func begin(_ response: HTTPResponse) -> SinkAnswer {
+    func begin(_ response: HTTPTransfer.Response) -> SinkAnswer {
         (isComplete, missingCount) = (false, nil)
         switch resumption.meaning(of: response) {
         case .rest(let total):
@@ -87,7 +87,7 @@ final class FileSink: BodySink {
             resumption.forget()
             return .restarts
         case .other:
-            guard response.isSuccess else { return .refuses(.status(response.status)) }
+            guard response.status.kind == .successful else { return .refuses(.status(response.status)) }
             resumption.begin(with: response)
             let answer = open(expecting: response.contentLength)
             if hasPart { keepValidator() }

@@ -26,7 +26,7 @@ public struct HTTPDestination: Sendable {
         if case .stream(let stream) = kind { stream.take()?.close() }
     }
 
-    /// Collects the body in ``HTTPResponse/body``. A body of more than `limit` bytes is an error.
+    /// Collects the body in ``HTTPTransfer/Response/body``. A body of more than `limit` bytes is an error.
     public static func memory(limit: Int = 16 << 20) -> Self { Self(kind: .memory(limit: limit)) }
 
     /// Calls a closure with the head of the response, then with each piece of the body.
@@ -75,9 +75,9 @@ public struct HTTPDestination: Sendable {
 }
 
 /// What ``HTTPDestination/handler(_:)`` is called with.
-public enum HTTPEvent: Sendable {
+@nonexhaustive public enum HTTPEvent: Sendable {
     /// The head of the response; once, before the body.
-    case response(HTTPResponse)
+    case response(HTTPTransfer.Response)
     /// The next bytes of the body.
     case bytes([UInt8])
 }
@@ -103,7 +103,7 @@ public struct HTTPDelivery: Sendable {
     public static func queue(_ queue: DispatchQueue) -> Self { Self(kind: .queue(queue)) }
 
     /// On another loop, in the given modes of it.
-    public static func runLoop(_ runLoop: RunLoop, modes: [RunLoop.Mode] = [.common]) -> Self {
+    public static func runLoop(_ runLoop: RunLoop, inModes modes: [RunLoop.Mode] = [.common]) -> Self {
         Self(kind: .runLoop(runLoop, modes))
     }
 }

@@ -9,7 +9,7 @@ public import Reactor
 /// As an `IOError` has, it has a ``subject`` and, if a system call has failed, an ``errno``.
 public struct HTTPError: Error, Sendable, Hashable {
     /// What has failed.
-    public enum Kind: Sendable, Hashable {
+    @nonexhaustive public enum Kind: Sendable, Hashable {
         /// The URL is malformed, or its scheme is not `http` or `https`.
         case invalidURL
         /// The method, a header field or the user agent cannot be sent; or the body cannot, with that method or those
@@ -23,13 +23,13 @@ public struct HTTPError: Error, Sendable, Hashable {
         case tls
         /// A time-out of the session's configuration has passed.
         case timedOut(Timeout)
-        /// ``HTTPTransfer/cancel()``, the end of a task that waited for the transfer, or the close of the stream from which
+        /// ``HTTPTransfer/cancel()``, or the close of the stream from which
         /// its body was read.
         case cancelled
         /// The body is larger than the memory that was allowed for it, or than what is kept of a body that is decoded.
         case bodyTooLarge(limit: Int)
         /// A file was not downloaded because of the response's status.
-        case status(Int)
+        case status(HTTPResponse.Status)
         /// The connection ended before the body did, or the response had less of a file's rest than it announced.
         case truncated
         /// The connection broke, or the server ended it, or the transfer's stream of HTTP/2, without a whole response.
@@ -55,7 +55,7 @@ public struct HTTPError: Error, Sendable, Hashable {
     }
 
     /// The time-outs of ``HTTPSession/Configuration``.
-    public enum Timeout: String, Sendable {
+    @nonexhaustive public enum Timeout: String, Sendable {
         /// Resolving the name, connecting and the TLS handshake took too long.
         case connect
         /// No byte was sent or received for too long.
@@ -74,14 +74,14 @@ public struct HTTPError: Error, Sendable, Hashable {
     public let errno: Errno?
     /// The head of the response that had been received when the transfer failed; nil if there was none. Its URL has no user
     /// and no password.
-    public let response: HTTPResponse?
+    public let response: HTTPTransfer.Response?
 
     init(
-        _ kind: Kind, _ request: HTTPRequest, response: HTTPResponse? = nil, reason: String? = nil,
+        _ kind: Kind, _ request: HTTPRequest, response: HTTPTransfer.Response? = nil, reason: String? = nil,
         errno: Errno? = nil
     ) {
         self.kind = kind
-        subject = "\(request.method) \(Self.withoutUser(request.url))".withVisibleControls
+        subject = "\(request.method) \(Self.withoutUser(request.target))".withVisibleControls
         // libcurl's words for a failed connection repeat the host and leave out the reason.
         let reason = (kind == .connect ? errno.map { "\($0)" } : nil) ?? reason ?? kind.reason
         self.reason = reason.withVisibleControls
@@ -155,7 +155,7 @@ extension HTTPError.Kind {
         case .cancelled: "the transfer was cancelled"
         case .sessionEnded: "the session, or its run loop's thread, has ended"
         case .bodyTooLarge(let limit): "the body has more than \(limit) bytes"
-        case .status(let status): "the status is \(status)"
+        case .status(let status): "the status is \(status.code)"
         case .truncated: "the connection ended before the body"
         case .connectionLost: "the connection was lost"
         case .invalidResponse: "the response is malformed"
@@ -179,7 +179,7 @@ extension HTTPError.Kind {
     var isTransient: Bool {
         switch self {
         case .resolve, .connect, .truncated, .connectionLost, .timedOut(.connect), .timedOut(.idle): true
-        case .status(let status): [408, 429, 500, 502, 503, 504].contains(status)
+        case .status(let status): [408, 429, 500, 502, 503, 504].contains(status.code)
         default: false
         }
     }

@@ -13,16 +13,20 @@ extension HTTPSession {
     /// ```
     ///
     /// Releasing the body before its end cancels the transfer, as does cancelling the task.
-    /// - Throws: An ``HTTPError``: ``HTTPError/Kind/cancelled`` if the task is cancelled.
+    ///
+    /// - Parameters:
+    ///   - request: What to send.
+    ///   - source: The body of the request; nil for none.
+    /// - Throws: ``HTTPError``; `CancellationError` if the task is cancelled.
     nonisolated(nonsending) public func response(
-        for request: HTTPRequest
-    ) async throws(HTTPError) -> (response: HTTPResponse, body: HTTPBody) {
-        let body = HTTPBody(startPulled(request, .handler { _ in }))
+        for request: HTTPRequest, body source: HTTPSource? = nil
+    ) async throws -> (response: HTTPTransfer.Response, body: HTTPBody) {
+        let body = HTTPBody(startPulled(request, source, .handler { _ in }))
         while true {
             switch await body.transfer.takeEvent() {
             case .event(.response(let response)): return (response, body)
             case .completion(.success(let response)): return (response, body)
-            case .completion(.failure(let error)): throw error
+            case .completion(.failure(let error)): throw error.orCancellation
             case nil: throw HTTPError(.sessionEnded, request)
             case .event(.bytes), .progress: break
             }
@@ -33,12 +37,13 @@ extension HTTPSession {
     ///
     /// - Parameters:
     ///   - request: What to send.
+    ///   - body: The body of the request; nil for none.
     ///   - limit: The most bytes of the body; a longer one is an error.
-    /// - Throws: An ``HTTPError``: ``HTTPError/Kind/cancelled`` if the task is cancelled.
+    /// - Throws: ``HTTPError``; `CancellationError` if the task is cancelled.
     nonisolated(nonsending) public func load(
-        _ request: HTTPRequest, limit: Int = 16 << 20
-    ) async throws(HTTPError) -> HTTPResponse {
-        let transfer = startPulled(request, .memory(limit: limit))
+        _ request: HTTPRequest, body: HTTPSource? = nil, limit: Int = 16 << 20
+    ) async throws -> HTTPTransfer.Response {
+        let transfer = startPulled(request, body, .memory(limit: limit))
         return try await transfer.completion { _ in }
     }
 
@@ -46,21 +51,24 @@ extension HTTPSession {
     ///
     /// - Parameters:
     ///   - request: What to send.
+    ///   - body: The body of the request; nil for none.
     ///   - path: The file.
     ///   - resumes: Whether to keep the partial file of a failed transfer, and to continue one that has been kept.
     ///   - progress: Called in the task after bytes have been sent or received.
-    /// - Throws: An ``HTTPError``: ``HTTPError/Kind/cancelled`` if the task is cancelled.
+    /// - Throws: ``HTTPError``; `CancellationError` if the task is cancelled.
     @discardableResult
     nonisolated(nonsending) public func download(
-        _ request: HTTPRequest, to path: FilePath, resumes: Bool = false,
+        _ request: HTTPRequest, body: HTTPSource? = nil, to path: FilePath, resumes: Bool = false,
         progress: (HTTPTransfer.Progress) -> Void = { _ in }
-    ) async throws(HTTPError) -> HTTPResponse {
-        let transfer = startPulled(request, .file(path, resumes: resumes))
+    ) async throws -> HTTPTransfer.Response {
+        let transfer = startPulled(request, body, .file(path, resumes: resumes))
         return try await transfer.completion(progress)
     }
 
-    private func startPulled(_ request: HTTPRequest, _ destination: HTTPDestination) -> HTTPTransfer {
-        core.start(request, destination, HTTPDelivery(kind: .pulled), nil) { _ in
+    private func startPulled(
+        _ request: HTTPRequest, _ body: HTTPSource?, _ destination: HTTPDestination
+    ) -> HTTPTransfer {
+        core.start(request, body, destination, HTTPDelivery(kind: .pulled), nil) { _ in
             HTTPTransfer.Callbacks(progress: { _ in }, completion: { _ in })
         }
     }
@@ -78,16 +86,22 @@ extension HTTPTransfer {
 
     nonisolated(nonsending) fileprivate func completion(
         _ progress: (Progress) -> Void
-    ) async throws(HTTPError) -> HTTPResponse {
+    ) async throws -> Response {
         while let event = await takeEvent() {
             switch event {
             case .progress: progress(self.progress)
-            case .completion(let result): return try result.get()
+            case .completion(.success(let response)): return response
+            case .completion(.failure(let error)): throw error.orCancellation
             case .event: break
             }
         }
         throw HTTPError(.sessionEnded, request)
     }
+}
+
+extension HTTPError {
+    /// What an asynchronous call throws: whatever has ended the transfer of a cancelled task, the task has been cancelled.
+    fileprivate var orCancellation: any Error { Task.isCancelled ? CancellationError() : self }
 }
 
 /// The body of a response in pieces, as they arrive.
@@ -118,12 +132,12 @@ public struct HTTPBody: AsyncSequence, Sendable {
 
         /// The next piece; nil at the end.
         ///
-        /// - Throws: An ``HTTPError``: ``HTTPError/Kind/cancelled`` if the task is cancelled.
-        nonisolated(nonsending) public func next() async throws(HTTPError) -> [UInt8]? {
+        /// - Throws: ``HTTPError``; `CancellationError` if the task is cancelled.
+        nonisolated(nonsending) public func next() async throws -> [UInt8]? {
             while let event = await owner.transfer.takeEvent() {
                 switch event {
                 case .event(.bytes(let bytes)): return bytes
-                case .completion(.failure(let error)): throw error
+                case .completion(.failure(let error)): throw error.orCancellation
                 case .completion(.success): return nil
                 case .event(.response), .progress: break
                 }
@@ -132,7 +146,7 @@ public struct HTTPBody: AsyncSequence, Sendable {
         }
 
         /// The next piece; nil at the end.
-        public func next(isolation actor: isolated (any Actor)?) async throws(HTTPError) -> [UInt8]? {
+        public func next(isolation actor: isolated (any Actor)?) async throws -> [UInt8]? {
             try await next()
         }
     }

@@ -88,7 +88,7 @@ extension HTTPSession {
     }
 
     /// Versions of HTTP to offer.
-    public enum Versions: Sendable {
+    @nonexhaustive public enum Versions: Sendable {
         /// HTTP/2 if the server offers it in the TLS handshake, otherwise HTTP/1.1.
         case automatic
         /// HTTP/1.1 only.
@@ -96,7 +96,7 @@ extension HTTPSession {
     }
 
     /// How servers are authenticated.
-    public enum ServerVerification: Sendable {
+    @nonexhaustive public enum ServerVerification: Sendable {
         /// The certificate must be valid, trusted, and the host's.
         case full
         /// Any certificate of any host is accepted: anyone on the network can read and change what is sent and received.

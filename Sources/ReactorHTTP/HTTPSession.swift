@@ -35,7 +35,7 @@ public final class HTTPSession: Sendable {
     /// - Precondition: `modes` is not empty, and the numbers in `configuration` are as it says.
     public init(
         _ configuration: Configuration = Configuration(), on runLoop: RunLoop,
-        modes: [RunLoop.Mode] = [.common]
+        inModes modes: [RunLoop.Mode] = [.common]
     ) {
         require(!modes.isEmpty, "An HTTPSession must have at least one run loop mode.")
         configuration.requireValid()
@@ -57,6 +57,7 @@ public final class HTTPSession: Sendable {
     ///
     /// - Parameters:
     ///   - request: What to send.
+    ///   - body: The body of the request; nil for none.
     ///   - destination: Where the body of the response goes.
     ///   - delivery: Where the callbacks are called.
     ///   - group: A group that the transfer is in until its completion has returned.
@@ -66,12 +67,12 @@ public final class HTTPSession: Sendable {
     /// - Returns: The transfer, to cancel it, to suspend it, and to ask how far it has come.
     @discardableResult
     public func start(
-        _ request: HTTPRequest, to destination: HTTPDestination = .memory(),
+        _ request: HTTPRequest, body: HTTPSource? = nil, to destination: HTTPDestination = .memory(),
         delivery: HTTPDelivery = .session,
         group: DispatchGroup? = nil, progress: (@Sendable (HTTPTransfer.Progress) -> Void)? = nil,
-        completion: @escaping @Sendable (Result<HTTPResponse, HTTPError>) -> Void
+        completion: @escaping @Sendable (Result<HTTPTransfer.Response, HTTPError>) -> Void
     ) -> HTTPTransfer {
-        core.start(request, destination, delivery, group) { _ in
+        core.start(request, body, destination, delivery, group) { _ in
             var callbacks = HTTPTransfer.Callbacks(progress: progress, completion: completion)
             if case .handler(let handler) = destination.kind { callbacks.event = handler }
             return callbacks
@@ -85,13 +86,15 @@ public final class HTTPSession: Sendable {
     ///
     /// - Parameters:
     ///   - request: What to send.
+    ///   - body: The body of the request; nil for none.
     ///   - bufferSize: The most bytes between the session and the reader; positive.
     ///   - delivery: Where `completion` is called.
     ///   - completion: Called once, when the whole body is in the stream's buffer.
     /// - Returns: The stream, which the caller opens, and the transfer.
     public func startReading(
-        _ request: HTTPRequest, bufferSize: Int = 262_144, delivery: HTTPDelivery = .session,
-        completion: @escaping @Sendable (Result<HTTPResponse, HTTPError>) -> Void = { _ in }
+        _ request: HTTPRequest, body: HTTPSource? = nil, bufferSize: Int = 262_144,
+        delivery: HTTPDelivery = .session,
+        completion: @escaping @Sendable (Result<HTTPTransfer.Response, HTTPError>) -> Void = { _ in }
     ) -> (stream: InputStream, transfer: HTTPTransfer) {
         require(
             bufferSize > 0, "HTTPSession.startReading needs a positive buffer size (it is \(bufferSize)).")
@@ -99,7 +102,7 @@ public final class HTTPSession: Sendable {
         let destination = HTTPDestination(
             kind: .pair(buffer, Transferred(OutputStream(writing: buffer))))
         let callbacks = HTTPTransfer.Callbacks(completion: completion)
-        let transfer = core.start(request, destination, delivery, nil) { _ in callbacks }
+        let transfer = core.start(request, body, destination, delivery, nil) { _ in callbacks }
         return (InputStream(reading: buffer), transfer)
     }
 
@@ -153,15 +156,16 @@ final class SessionCore: Sendable {
     // MARK: From any thread
 
     func start(
-        _ request: HTTPRequest, _ destination: HTTPDestination, _ delivery: HTTPDelivery,
-        _ group: DispatchGroup?, _ makeCallbacks: (HTTPTransfer) -> HTTPTransfer.Callbacks
+        _ request: HTTPRequest, _ body: HTTPSource?, _ destination: HTTPDestination,
+        _ delivery: HTTPDelivery, _ group: DispatchGroup?,
+        _ makeCallbacks: (HTTPTransfer) -> HTTPTransfer.Callbacks
     ) -> HTTPTransfer {
         let number = state.withLock { state in
             state.lastNumber += 1
             return state.lastNumber
         }
         let transfer = HTTPTransfer(
-            request, number: number, in: self, delivery: delivery, group: group, makeCallbacks)
+            request, body, number: number, in: self, delivery: delivery, group: group, makeCallbacks)
         let (isAccepted, newSource) = state.withLock { state -> (Bool, RunLoop.Source?) in
             guard !state.isInvalidated else { return (false, nil) }
             state.transfers[number] = transfer
@@ -220,13 +224,12 @@ final class SessionCore: Sendable {
 
     /// Ends a transfer that does not begin.
     private func refuse(_ transfer: HTTPTransfer, _ destination: HTTPDestination) {
-        let request = transfer.request
-        let error = HTTPError(.sessionEnded, request)
+        let error = HTTPError(.sessionEnded, transfer.request)
         destination.fail(with: error)
         // A stream may be the client's subclass, so it is closed where callbacks are called, and never inside `start`.
         transfer.outbox.complete(.failure(error)) {
             destination.close()
-            request.body?.close()
+            transfer.body?.close()
         }
     }
 
@@ -282,7 +285,7 @@ final class SessionCore: Sendable {
     }
 
     /// Ends a transfer, with nothing of it left in the multi handle.
-    func ended(_ transfer: HTTPTransfer, _ result: Result<HTTPResponse, HTTPError>) {
+    func ended(_ transfer: HTTPTransfer, _ result: Result<HTTPTransfer.Response, HTTPError>) {
         let (source, closes) = state.withLock { state -> (RunLoop.Source?, Bool) in
             state.transfers[transfer.number] = nil
             guard state.transfers.isEmpty else { return (nil, false) }

@@ -28,7 +28,7 @@ extension HTTPTransfer {
     /// // The transfer of http://example.org/ cannot go on: the main run loop runs in tracking, and it is only in default.
     /// ```
     public func explain() -> String {
-        let title = "The transfer of \(HTTPError.withoutUser(request.url))"
+        let title = "The transfer of \(HTTPError.withoutUser(request.target))"
         if let delivery = outbox.explanation { return "\(title) \(delivery)." }
         if isSuspended { return "\(title) is suspended: call resume()." }
         guard session.runLoop.serves(session.modes) else {
@@ -42,9 +42,9 @@ extension HTTPTransfer {
         switch phase {
         case .started: "is about to begin"
         case .queued:
-            "waits for another transfer to \(request.host) to end: maxConnectionsPerHost is reached"
+            "waits for another transfer to \(HTTPError.withoutUser(request.origin)) to end: maxConnectionsPerHost is reached"
         case .connecting: "is connecting: by looking up the name, TCP or TLS"
-        case .sending where request.body == nil: "has sent its request, and waits for the response"
+        case .sending where body == nil: "has sent its request, and waits for the response"
         case .sending:
             "has sent \(counted(progress.bytesSent, "byte")) of its body, and waits for the response"
         case .receiving: "receives the response: \(received) so far"

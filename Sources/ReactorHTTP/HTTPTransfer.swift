@@ -23,11 +23,12 @@ public final class HTTPTransfer: Sendable {
     struct Callbacks: Sendable {
         var event: (@Sendable (HTTPEvent) -> Void)?
         var progress: (@Sendable (Progress) -> Void)?
-        var completion: @Sendable (Result<HTTPResponse, HTTPError>) -> Void
+        var completion: @Sendable (Result<Response, HTTPError>) -> Void
     }
 
     /// The request that was started.
     public let request: HTTPRequest
+    let body: HTTPSource?
     /// When it was started.
     public let startDate = Deadline.now
 
@@ -38,10 +39,12 @@ public final class HTTPTransfer: Sendable {
     private let suspension = Atomic(false)
 
     init(
-        _ request: HTTPRequest, number: UInt64, in session: SessionCore, delivery: HTTPDelivery,
+        _ request: HTTPRequest, _ body: HTTPSource?, number: UInt64, in session: SessionCore,
+        delivery: HTTPDelivery,
         group: DispatchGroup?, _ makeCallbacks: (HTTPTransfer) -> Callbacks
     ) {
         self.request = request
+        self.body = body
         self.number = number
         self.session = session
         outbox = Outbox(delivery, group, limit: session.configuration.bytesInFlight, in: session)

@@ -8,7 +8,7 @@ final class Outbox: Sendable {
     enum Event: Sendable {
         case event(HTTPEvent)
         case progress
-        case completion(Result<HTTPResponse, HTTPError>)
+        case completion(Result<HTTPTransfer.Response, HTTPError>)
     }
 
     struct State {
@@ -86,7 +86,7 @@ final class Outbox: Sendable {
 
     // MARK: From the session's loop
 
-    func put(_ response: HTTPResponse) { put(.event(.response(response))) }
+    func put(_ response: HTTPTransfer.Response) { put(.event(.response(response))) }
 
     /// Adds pieces of the body. Returns how much memory the waiting pieces take.
     func put(_ pieces: [[UInt8]]) -> Int {
@@ -112,7 +112,7 @@ final class Outbox: Sendable {
     ///
     /// - Parameter closing: Called before the completion, in the same place.
     func complete(
-        _ result: Result<HTTPResponse, HTTPError>, closing: (@Sendable () -> Void)? = nil
+        _ result: Result<HTTPTransfer.Response, HTTPError>, closing: (@Sendable () -> Void)? = nil
     ) {
         change { state in
             guard !state.isCompleted else { return }
@@ -300,7 +300,9 @@ extension Outbox.State {
     }
 
     /// How the transfer has ended: not with success if what belongs to the success has been dropped.
-    fileprivate func result(_ result: Result<HTTPResponse, HTTPError>) -> Result<HTTPResponse, HTTPError> {
+    fileprivate func result(_ result: Result<HTTPTransfer.Response, HTTPError>) -> Result<
+        HTTPTransfer.Response, HTTPError
+    > {
         guard let cancellation, hasDropped, case .success = result else { return result }
         return .failure(cancellation)
     }

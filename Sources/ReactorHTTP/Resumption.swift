@@ -20,19 +20,19 @@ struct Resumption {
     init(validator: String?) { self.validator = validator.flatMap(Self.sendable) }
 
     /// Asks for the rest of a partial file of `size` bytes.
-    mutating func prepare(_ request: inout HTTPRequest, size: () -> Int) {
+    mutating func prepare(_ request: inout HTTPRequest, hasBody: Bool, size: () -> Int) {
         // Ranges are defined for GET, which may be sent twice. A range of the client's own is another resource.
-        isPossible = request.method == "GET" && request.body == nil && request.fields["Range"] == nil
+        isPossible = request.method == .get && !hasBody && !request.headerFields.contains(.range)
         if !isPossible { forget() }
         offset = validator == nil ? 0 : size()
         guard offset > 0, let validator else { return }
-        request.fields["Range"] = "bytes=\(offset)-"
-        request.fields["If-Range"] = validator
+        request.headerFields[.range] = "bytes=\(offset)-"
+        request.headerFields[.ifRange] = validator
     }
 
-    func meaning(of response: HTTPResponse) -> Meaning {
-        let range = response.fields["Content-Range"]
-        switch response.status {
+    func meaning(of response: HTTPTransfer.Response) -> Meaning {
+        let range = response.headerFields.first(.contentRange)
+        switch response.status.code {
         case 206 where offset > 0:
             guard isSameVersion(response), let total = totalLength(range) else { return .useless }
             return .rest(total: total)
@@ -45,7 +45,7 @@ struct Resumption {
     mutating func forget() { validator = nil }
 
     /// Begins anew with a response that has all of the file.
-    mutating func begin(with response: HTTPResponse) {
+    mutating func begin(with response: HTTPTransfer.Response) {
         offset = 0
         validator = isPossible ? Self.validator(of: response).flatMap(Self.sendable) : nil
     }
@@ -58,9 +58,9 @@ struct Resumption {
         return last >= offset && total > last && last + 1 == total ? total : nil
     }
 
-    private func isSameVersion(_ response: HTTPResponse) -> Bool {
+    private func isSameVersion(_ response: HTTPTransfer.Response) -> Bool {
         let isTag = validator?.hasPrefix("\"") == true
-        guard let version = response.fields[isTag ? "ETag" : "Last-Modified"] else { return true }
+        guard let version = response.headerFields.first(isTag ? .eTag : .lastModified) else { return true }
         return version == validator
     }
 
@@ -69,10 +69,10 @@ struct Resumption {
         validator.utf8.allSatisfy { $0 >= 32 && $0 != 127 } ? validator : nil
     }
 
-    private static func validator(of response: HTTPResponse) -> String? {
-        if let tag = response.fields["ETag"] { return tag.hasPrefix("\"") ? tag : nil }
+    private static func validator(of response: HTTPTransfer.Response) -> String? {
+        if let tag = response.headerFields.first(.eTag) { return tag.hasPrefix("\"") ? tag : nil }
         // In the second in which a resource was modified, it may be modified again.
-        let date = response.fields["Last-Modified"]
-        return date == response.fields["Date"] ? nil : date
+        let date = response.headerFields.first(.lastModified)
+        return date == response.headerFields.first(.date) ? nil : date
     }
 }

@@ -54,7 +54,7 @@ final class RunningTransfer {
 
     var number: UInt64 { transfer.number }
     /// The scheme, the host and the port, as the request's URL has them.
-    private(set) lazy var host = transfer.request.host
+    private(set) lazy var host = transfer.request.origin
     var isSuspended: Bool { transfer.isSuspended }
     /// What libcurl names the attempt by; nil between attempts.
     var identity: UInt? { easy?.identity }
@@ -74,12 +74,13 @@ final class RunningTransfer {
         attempt = Attempt()
         touch()
         var request = transfer.request
-        sink.prepare(&request)
-        if let (kind, reason) = request.fault(userAgent: configuration.userAgent) {
+        let hasBody = transfer.body != nil
+        sink.prepare(&request, hasBody: hasBody)
+        if let (kind, reason) = request.fault(hasBody: hasBody, userAgent: configuration.userAgent) {
             return error(kind, reason: reason)
         }
         if let failure = sink.failure { return error(failure) }
-        do throws(IOError) { try prepareUpload(request) } catch { return self.error(.read(error)) }
+        do throws(IOError) { try prepareUpload() } catch { return self.error(.read(error)) }
         guard request.framesBody(upload.map(\.length)) else {
             return error(.invalidRequest, reason: "Content-Length or Transfer-Encoding is not the body's")
         }
@@ -94,9 +95,9 @@ final class RunningTransfer {
         return nil
     }
 
-    private func prepareUpload(_ request: HTTPRequest) throws(IOError) {
+    private func prepareUpload() throws(IOError) {
         if upload == nil {
-            upload = try request.body.map { (body) throws(IOError) in try makeSource(body, multi) }
+            upload = try transfer.body.map { (body) throws(IOError) in try makeSource(body, multi) }
             upload?.owner = self
         } else {
             _ = rewindUpload()
@@ -117,7 +118,7 @@ final class RunningTransfer {
         return configuration.delay(ofRetry: attemptCount)
     }
 
-    func finish() -> Result<HTTPResponse?, HTTPError> {
+    func finish() -> Result<HTTPTransfer.Response?, HTTPError> {
         guard let response = attempt.response else { return .failure(error(.invalidResponse)) }
         switch sink.finish() {
         case .finished(let body):
@@ -138,7 +139,7 @@ final class RunningTransfer {
         state = .finishing
         upload?.end()
         upload?.owner = nil
-        transfer.request.body?.close()
+        transfer.body?.close()
         sink.owner = nil
     }
 

@@ -50,7 +50,7 @@ final class StreamSink: BodySink, StreamDelegate {
 
     var hasRoom: Bool { written == rest.count || rest.count - written < batchSize }
 
-    func begin(_ response: HTTPResponse) -> SinkAnswer {
+    func begin(_ response: HTTPTransfer.Response) -> SinkAnswer {
         if let failure { return .refuses(failure) }
         hasReceived = true
         return accept(response)

@@ -19,11 +19,12 @@ public final class HTTPOperation: RunLoopOperation, @unchecked Sendable {
 
     private struct State {
         var transfer: HTTPTransfer?
-        var response: HTTPResponse?
+        var response: HTTPTransfer.Response?
     }
 
     /// What is sent.
     public let request: HTTPRequest
+    private let body: HTTPSource?
     private let destination: HTTPDestination
     private let session: HTTPSession
     private let state = Mutex(State())
@@ -32,25 +33,29 @@ public final class HTTPOperation: RunLoopOperation, @unchecked Sendable {
     ///
     /// - Parameters:
     ///   - request: What to send.
+    ///   - body: The body of the request; nil for none.
     ///   - destination: Where the body of the response goes.
     ///   - session: The session.
-    public init(_ request: HTTPRequest, to destination: HTTPDestination = .memory(), in session: HTTPSession)
-    {
+    public init(
+        _ request: HTTPRequest, body: HTTPSource? = nil, to destination: HTTPDestination = .memory(),
+        in session: HTTPSession
+    ) {
         self.request = request
+        self.body = body
         self.destination = destination
         self.session = session
         super.init(runLoop: session.runLoop, modes: session.modes)
     }
 
     /// The response; nil until the operation finishes, and if it fails.
-    public var response: HTTPResponse? { state.withLock { $0.response } }
+    public var response: HTTPTransfer.Response? { state.withLock { $0.response } }
 
     /// The transfer; nil until the operation starts.
     public var transfer: HTTPTransfer? { state.withLock { $0.transfer } }
 
     /// Starts the transfer.
     public override func operationDidStart() {
-        let transfer = session.start(request, to: destination, progress: note) { [self] result in
+        let transfer = session.start(request, body: body, to: destination, progress: note) { [self] result in
             state.withLock { $0.response = try? result.get() }
             finish(with: result.map { _ in }.mapError { $0 })
         }

@@ -69,8 +69,20 @@ import Testing
                 for await _ in started {}
                 task.cancel()
             }
-            let error = await #expect(throws: HTTPError.self) { try await task.value }
-            #expect(error?.kind == .cancelled)
+            await #expect(throws: CancellationError.self) { try await task.value }
+        }
+    }
+
+    @Test(arguments: ["nonsense", "http://127.0.0.1:1/"])
+    func `a cancelled task throws a CancellationError, whatever its transfer fails with`(url: String)
+        async throws
+    {
+        try await withSession { session in
+            let task = Task {
+                withUnsafeCurrentTask { $0?.cancel() }
+                _ = try await session.load(HTTPRequest(url))
+            }
+            await #expect(throws: CancellationError.self) { try await task.value }
         }
     }
 

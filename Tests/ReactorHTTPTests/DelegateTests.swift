@@ -22,12 +22,12 @@ import Testing
         }
 
         private func note(_ event: String, _ transfer: HTTPTransfer) {
-            let path = String(transfer.request.url.split(separator: "/").last ?? "")
+            let path = String(transfer.request.path?.split(separator: "/").last ?? "")
             events("\(path) \(event)")
             action(event, transfer, path)
         }
 
-        func transfer(_ transfer: HTTPTransfer, didReceive response: HTTPResponse) {
+        func transfer(_ transfer: HTTPTransfer, didReceive response: HTTPTransfer.Response) {
             note("response", transfer)
         }
         func transfer(_ transfer: HTTPTransfer, didReceive bytes: [UInt8]) { note("bytes", transfer) }
@@ -161,7 +161,7 @@ import Testing
 
     @Test func `a transfer names the mode that pauses it, or says that its loop does not run`() throws {
         let (server, loop) = (try TestServer.sized(5), RunLoop.current)
-        let launch = HTTPSession(modes: [.default]).launch(server.url)
+        let launch = HTTPSession(inModes: [.default]).launch(server.url)
         let explanation = launch.transfer.explain()
         #expect(explanation.contains("not running"))
         Timer.scheduled(after: .zero, forMode: .tracking) { [transfer = launch.transfer] _ in

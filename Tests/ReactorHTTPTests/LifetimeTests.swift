@@ -138,7 +138,7 @@ import Testing
         upload.note = { note("upload") }
         session.invalidateAndCancel()
         session.start(
-            HTTPRequest("http://127.0.0.1:1/", method: "PUT", body: .stream(upload)),
+            HTTPRequest("http://127.0.0.1:1/", method: .put), body: .stream(upload),
             to: .stream(download), delivery: usesQueue ? .queue(queue) : .session
         ) { _ in
             note("end")
@@ -160,8 +160,8 @@ import Testing
         #expect((stream.streamError as? HTTPError)?.kind == .sessionEnded)
         let upload = Upload(data: [1])
         upload.note = { closed.give(true) }
-        let request = HTTPRequest("nonsense", method: "PUT", body: .stream(upload))
-        #expect(HTTPSession().run(request).kind == .invalidURL)
+        let request = HTTPRequest("nonsense", method: .put)
+        #expect(HTTPSession().run(request, body: .stream(upload)).kind == .invalidURL)
         #expect(closed.wait())
     }
 

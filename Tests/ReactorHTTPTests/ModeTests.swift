@@ -16,7 +16,7 @@ import Testing
             {
                 ($0.idleTimeout, $0.connectTimeout) = (limit, limit)
                 $0.totalTimeout = limit + .seconds(5)
-            }, modes: [.default])
+            }, inModes: [.default])
     }
 
     /// Starts a transfer and serves the head and the first byte of a body of two.
@@ -88,12 +88,13 @@ import Testing
     }
 
     /// A response with no body ends at once.
-    @Test(arguments: [
-        ("GET", "204 No Content", ""), ("HEAD", "200 OK", ""), ("GET", "200 OK", ""),
-        ("GET", "200 OK", "hello"),
-    ])
+    @Test(
+        arguments: [
+            (.get, "204 No Content", ""), (.head, "200 OK", ""), (.get, "200 OK", ""),
+            (.get, "200 OK", "hello"),
+        ] as [(HTTPRequest.Method, String, String)])
     func `the response of a suspended transfer waits until it is resumed`(
-        method: String, status: String, body: String
+        method: HTTPRequest.Method, status: String, body: String
     ) throws {
         try withVirtualTime { time in
             let (server, trace) = (try PlayedServer(), Trace())
@@ -294,7 +295,7 @@ import Testing
         }
         let session = HTTPSession { ($0.retries, $0.retryDelay) = (2, .milliseconds(1)) }
         #expect(session.run(server.url).body == "third")
-        #expect(session.run(HTTPRequest(server.url, method: "POST")).kind == .connectionLost)
+        #expect(session.run(HTTPRequest(server.url, method: .post)).kind == .connectionLost)
         #expect(server.requests.all.count == 4)
     }
 }

@@ -24,24 +24,24 @@ struct NginxTests {
         #expect(followed.url == server.plain + "/hello.txt")
         let first = try run("/moved") { $0.maxRedirects = 0 }.get()
         #expect(first.status == 302)
-        #expect(first.fields["Location"]?.hasSuffix("/hello.txt") == true)
+        #expect(first.headerFields[.location]?.hasSuffix("/hello.txt") == true)
         #expect(run("/loop") { $0.maxRedirects = 5 }.kind == .tooManyRedirects)
     }
 
     @Test func `a compressed body is decoded, and not asked for unless it is wanted`() throws {
         let response = try run("/gzip/text.txt").get()
         #expect(String(decoding: response.body, as: UTF8.self) == Nginx.text)
-        #expect(response.fields["Content-Encoding"] == "gzip")
+        #expect(response.headerFields[.contentEncoding] == "gzip")
         let plain = try run("/gzip/text.txt") { $0.acceptsCompressedBodies = false }.get()
-        #expect(plain.fields["Content-Encoding"] == nil)
+        #expect(plain.headerFields[.contentEncoding] == nil)
     }
 
     @Test func `a range is a partial response, and a HEAD request has a head only`() throws {
-        let range = HTTPRequest(server.plain + "/bytes.bin", fields: ["Range": "bytes=10-19"])
+        let range = HTTPRequest(server.plain + "/bytes.bin", headerFields: [.range: "bytes=10-19"])
         let part = try HTTPSession().run(range).get()
         #expect(part.status == 206)
         #expect(part.body == Array(Nginx.bytes[10..<20]))
-        let launch = HTTPSession().launch(HTTPRequest(server.plain + "/bytes.bin", method: "HEAD"))
+        let launch = HTTPSession().launch(HTTPRequest(server.plain + "/bytes.bin", method: .head))
         let head = try launch.wait().get()
         #expect(launch.transfer.progress.bytesExpected == 0)
         #expect(head.contentLength == Nginx.bytes.count)
@@ -118,7 +118,7 @@ struct NginxTests {
 
     @Test(arguments: ["memory", "file", "stream", "stream with a length"])
     func `a body in memory, a file and a stream are uploaded`(kind: String) throws {
-        let body: HTTPRequest.Body =
+        let body: HTTPSource =
             switch kind {
             case "memory": .bytes(Nginx.bytes)
             case "file": .file(server.folder.appending("bytes.bin"))
@@ -126,8 +126,8 @@ struct NginxTests {
             default: .stream(InputStream(data: Nginx.bytes), length: Nginx.bytes.count)
             }
         let path = "/upload/" + kind.replacing(" ", with: "-")
-        let request = HTTPRequest(server.plain + path, method: "PUT", body: body)
-        #expect(try HTTPSession().run(request).get().status == 201)
+        let request = HTTPRequest(server.plain + path, method: .put)
+        #expect(try HTTPSession().run(request, body: body).get().status == 201)
         #expect(content(of: server.folder.string + path) == Nginx.bytes)
     }
 }

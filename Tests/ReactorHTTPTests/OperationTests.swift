@@ -9,17 +9,23 @@ import Testing
 @Suite(.runLoop) struct OperationTests {
     /// Calls `body` with an operation for a transfer on another thread.
     private func withOperation(
-        _ server: TestServer, method: String = "GET", _ body: (HTTPOperation) throws -> Void
+        _ server: TestServer, method: HTTPRequest.Method = .get, _ body: (HTTPOperation) throws -> Void
     ) throws {
         try withNetwork { try body(HTTPOperation(HTTPRequest(server.url, method: method), in: $0)) }
+    }
+
+    @Test func `a request is made for a URL of Foundation's`() throws {
+        let url = try #require(URL(string: "b?c=d#e", relativeTo: URL(string: "http://a:1/")))
+        let request = HTTPRequest(url, method: .put, headerFields: [.accept: "*/*"])
+        #expect(request == HTTPRequest("http://a:1/b?c=d", method: .put, headerFields: [.accept: "*/*"]))
     }
 
     private func run(_ operation: Operation) {
         OperationQueue().addOperations([operation], waitUntilFinished: true)
     }
 
-    @Test(arguments: [("GET", 5), ("GET", 0), ("HEAD", 0)])
-    func `a transfer is an operation`(method: String, size: Int) throws {
+    @Test(arguments: [(.get, 5), (.get, 0), (.head, 0)] as [(HTTPRequest.Method, Int)])
+    func `a transfer is an operation`(method: HTTPRequest.Method, size: Int) throws {
         try withOperation(.sized(size), method: method) { operation in
             #expect(operation.transfer == nil)
             let start = Deadline.now

@@ -188,9 +188,10 @@ private func serve() { RunLoop.current.run(until: .now) }
         }
         let (body, output) = (Source(data: Self.body), Output())
         let bytes = output.bytes
-        let request = HTTPRequest(
-            server.url, method: "PUT", body: .stream(body, length: Self.body.count))
-        #expect(session.run(request, to: .stream(output)).kind == kind)
+        let (request, source) = (
+            HTTPRequest(server.url, method: .put), HTTPSource.stream(body, length: Self.body.count)
+        )
+        #expect(session.run(request, body: source, to: .stream(output)).kind == kind)
         #expect(bytes.value == (answer.hasSuffix(Self.text) ? Array(Self.text.utf8) : []))
         #expect(session.run(HTTPRequest("http://"), to: .stream(Output())).kind == .invalidURL)
         other.transfer.cancel()
@@ -250,12 +251,13 @@ private func serve() { RunLoop.current.run(until: .now) }
             }
             peer.send(response(body: "ok"))
         }
-        let body = HTTPRequest.Body.stream(Ending(), length: length)
-        #expect(HTTPSession().run(HTTPRequest(server.url, method: "POST", body: body)).body == "ok")
+        let body = HTTPSource.stream(Ending(), length: length)
+        #expect(HTTPSession().run(HTTPRequest(server.url, method: .post), body: body).body == "ok")
     }
 
-    @Test(arguments: ["POST", "PUT"])
-    func `no more bytes of a stream are sent than were announced, and once`(method: String) throws {
+    @Test(arguments: [HTTPRequest.Method.post, .put])
+    func `no more bytes of a stream are sent than were announced, and once`(method: HTTPRequest.Method) throws
+    {
         let next = Answer<String?>()
         let server = try TestServer { peer, _ in
             _ = peer.readHead()
@@ -265,12 +267,12 @@ private func serve() { RunLoop.current.run(until: .now) }
             peer.send(response())
         }
         let session = HTTPSession()
-        let body = HTTPRequest.Body.stream(InputStream(data: Array("helloSMUGGLED".utf8)), length: 5)
-        let request = HTTPRequest(server.url, method: method, body: body)
-        #expect(session.run(request).kind == nil)
+        let body = HTTPSource.stream(InputStream(data: Array("helloSMUGGLED".utf8)), length: 5)
+        let request = HTTPRequest(server.url, method: method)
+        #expect(session.run(request, body: body).kind == nil)
         #expect(session.run(server.url).kind == nil)
         #expect(next.wait()?.hasPrefix("GET / HTTP/1.1\r\n") == true)
-        #expect(session.run(request).kind == .bodyNotRepeatable)
+        #expect(session.run(request, body: body).kind == .bodyNotRepeatable)
     }
 
     // MARK: Files
@@ -305,8 +307,8 @@ private func serve() { RunLoop.current.run(until: .now) }
         guard let content = content(of: path) else { return }
         let body = Answer<[UInt8]>()
         let server = try Self.receivingChunks(body)
-        let request = HTTPRequest(server.url, method: "PUT", body: .file(FilePath(path)))
-        #expect(HTTPSession().run(request).kind == nil)
+        let request = HTTPRequest(server.url, method: .put)
+        #expect(HTTPSession().run(request, body: .file(FilePath(path))).kind == nil)
         #expect(body.wait().elementsEqual(content.prefix { $0 != 13 }))
     }
 
@@ -314,8 +316,8 @@ private func serve() { RunLoop.current.run(until: .now) }
         let (folder, body) = (TemporaryFolder(), Answer<[UInt8]>())
         let fifo = folder.fifo()
         let server = try Self.receivingChunks(body) { Self.write("hello", to: fifo) }
-        let request = HTTPRequest(server.url, method: "POST", body: .file(fifo))
-        #expect(HTTPSession().run(request).kind == nil)
+        let request = HTTPRequest(server.url, method: .post)
+        #expect(HTTPSession().run(request, body: .file(fifo)).kind == nil)
         #expect(body.wait() == Array("hello".utf8))
     }
 
@@ -328,7 +330,7 @@ private func serve() { RunLoop.current.run(until: .now) }
             Self.write("hello", to: fifo)
         }
         let session = HTTPSession { ($0.retries, $0.retryDelay) = (1, .zero) }
-        let outcome = session.run(HTTPRequest(server.url, method: "PUT", body: .file(fifo)))
+        let outcome = session.run(HTTPRequest(server.url, method: .put), body: .file(fifo))
         #expect(outcome.kind == .connectionLost)
         #expect(heads.all.count == 1)
     }
@@ -336,8 +338,8 @@ private func serve() { RunLoop.current.run(until: .now) }
     @Test func `an empty file is a body of no bytes, and a folder is none`() throws {
         let (folder, server) = (TemporaryFolder(), try TestServer.responding { _, _ in response() })
         let (file, session) = (try folder.file([]), HTTPSession())
-        #expect(session.run(HTTPRequest(server.url, method: "PUT", body: .file(file))).kind == nil)
-        let kind = session.run(HTTPRequest(server.url, method: "PUT", body: .file(folder.path))).kind
+        #expect(session.run(HTTPRequest(server.url, method: .put), body: .file(file)).kind == nil)
+        let kind = session.run(HTTPRequest(server.url, method: .put), body: .file(folder.path)).kind
         #expect(kind == .read(IOError(.open, folder.path.string, .isDirectory)))
         #expect(server.requests.all.map { $0.contains("Content-Length: 0\r\n") } == [true])
     }
@@ -356,7 +358,7 @@ private func serve() { RunLoop.current.run(until: .now) }
             peer.send(response())
         }
         let session = HTTPSession()
-        #expect(session.run(HTTPRequest(server.url, method: "PUT", body: .file(path))).kind == nil)
+        #expect(session.run(HTTPRequest(server.url, method: .put), body: .file(path)).kind == nil)
         #expect(session.run(server.url).kind == nil)
         #expect(next.wait()?.hasPrefix("GET / HTTP/1.1\r\n") == true)
     }

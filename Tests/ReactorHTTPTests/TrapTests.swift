@@ -43,7 +43,7 @@ import Testing
         }
         try withNetwork(.with { $0.bytesInFlight = 2 * size }) { session in
             let launch = session.launch(
-                HTTPRequest(server.url), to: destination, delivery: .runLoop(loop, modes: [.default]))
+                HTTPRequest(server.url), to: destination, delivery: .runLoop(loop, inModes: [.default]))
             // This loop has not run, so that nothing has been delivered.
             waitUntil { launch.transfer.progress.bytesReceived == size }
             loop.run { count.total.value < size }
@@ -89,9 +89,9 @@ import Testing
             $0.trustRoots = server.certificate
             $0.versions = .http1
         }
-        let body = HTTPRequest.Body.bytes([UInt8](repeating: 97, count: 12 << 20))
+        let body = HTTPSource.bytes([UInt8](repeating: 97, count: 12 << 20))
         for _ in 0..<2 {
-            let outcome = session.run(HTTPRequest(server.secure + "/refused", method: "PUT", body: body))
+            let outcome = session.run(HTTPRequest(server.secure + "/refused", method: .put), body: body)
             if case .success(let response) = outcome { #expect(response.status == 413) }
         }
     }
@@ -142,7 +142,7 @@ import Testing
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             [name = name as String] in
             switch name {
-            case "length": _ = HTTPRequest.Body.stream(InputStream(data: []), length: -1)
+            case "length": _ = HTTPSource.stream(InputStream(data: []), length: -1)
             case "maxConnectionsPerHost": _ = HTTPSession { $0.maxConnectionsPerHost = 0 }
             case "buffer size":
                 _ = HTTPSession().startReading(HTTPRequest("http://127.0.0.1:1/"), bufferSize: 0)

@@ -73,8 +73,8 @@ final class Download {
     var isCancelled: Bool { error is CancellationError || (error as? HTTPError)?.kind == .cancelled }
 
     private var status: Int? {
-        if let response = transfer.response { return response.status }
-        if let response = (error as? HTTPError)?.response { return response.status }
+        if let response = transfer.response { return response.status.code }
+        if let response = (error as? HTTPError)?.response { return response.status.code }
         return nil
     }
 

@@ -48,12 +48,21 @@ struct EasyHandle: ~Copyable {
         note(reactor_curl_set_string(pointer, option, value))
     }
 
-    mutating func setFields(_ fields: HTTPFields) {
-        for field in fields.fields {
-            // "Name;" sends an empty field, and "Name:" none.
-            let line = field.value.isEmpty ? "\(field.name):" : "\(field.name): \(field.value)"
-            let isForProxy = HTTPFields.matches(field.name, "Proxy-Authorization")
-            guard isForProxy ? proxyHeaders.append(line) : headers.append(line) else {
+    private mutating func setFields(_ requested: HTTPFields, hasBody: Bool) {
+        var fields = requested
+        if hasBody {
+            // libcurl would wait a second for servers that do not know the expectation.
+            if !fields.contains(.expect) { fields[.expect] = "" }
+            // libcurl makes them itself, and would send the client's also after a redirect that drops the body.
+            (fields[.contentLength], fields[.transferEncoding]) = (nil, nil)
+        }
+        // HTTP/1.1 has one line of cookies (RFC 6265, 5.4); `HTTPFields` has a field for each.
+        if fields[fields: .cookie].count > 1, let cookies = fields[.cookie] {
+            fields[fields: .cookie] = [HTTPField(name: .cookie, value: cookies)]
+        }
+        for field in fields {
+            let isForProxy = field.name == .proxyAuthorization
+            guard isForProxy ? proxyHeaders.append(field) : headers.append(field) else {
                 return note(CURLE_OUT_OF_MEMORY)
             }
         }
@@ -129,7 +138,12 @@ private struct HeaderList: ~Copyable {
     deinit { unsafe curl_slist_free_all(first) }
 
     /// False if there is no memory.
-    mutating func append(_ line: String) -> Bool {
+    mutating func append(_ field: HTTPField) -> Bool {
+        // libcurl doesn't send a field without a value.
+        let start = "\(field.name): ".utf8.map(CChar.init(bitPattern:))
+        // Not as a string: the value need not be UTF-8.
+        let value = unsafe field.withUnsafeBytesOfValue { unsafe $0.map(CChar.init(bitPattern:)) }
+        let line = start + value + [0]
         guard let longer = unsafe curl_slist_append(first, line) else { return false }
         unsafe first = longer
         return true
@@ -165,23 +179,19 @@ extension EasyHandle {
         set(CURLOPT_UPLOAD_BUFFERSIZE, Self.bufferSize)
         set(CURLOPT_CONNECTTIMEOUT_MS, Self.noTimeout)
         set(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1)
-        set(CURLOPT_URL, request.url)
+        set(CURLOPT_URL, request.target)
         set(CURLOPT_FOLLOWLOCATION, configuration.maxRedirects > 0 ? 1 : 0)
         set(CURLOPT_MAXREDIRS, configuration.maxRedirects)
         set(CURLOPT_USERAGENT, configuration.userAgent)
         self.decodes =
-            configuration.acceptsCompressedBodies && decodes && request.fields["Accept-Encoding"] == nil
+            configuration.acceptsCompressedBodies && decodes
+            && !request.headerFields.contains(.acceptEncoding)
         if self.decodes { set(CURLOPT_ACCEPT_ENCODING, "") }
         set(CURLOPT_BUFFERSIZE, self.decodes ? Self.decodedBufferSize : Self.bufferSize)
         if case .http1 = configuration.versions { set(CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1) }
         setTrust(configuration)
         setMethod(request.method, bodyLength: bodyLength)
-        var fields = request.fields
-        // libcurl would wait a second for servers that do not know the expectation.
-        if bodyLength != nil, fields["Expect"] == nil { fields.append("Expect", "") }
-        // libcurl makes them itself, and would send the client's also after a redirect that drops the body.
-        if bodyLength != nil { (fields["Content-Length"], fields["Transfer-Encoding"]) = (nil, nil) }
-        setFields(fields)
+        setFields(request.headerFields, hasBody: bodyLength != nil)
     }
 
     private mutating func setTrust(_ configuration: HTTPSession.Configuration) {
@@ -198,18 +208,18 @@ extension EasyHandle {
         }
     }
 
-    private mutating func setMethod(_ method: String, bodyLength: Int??) {
+    private mutating func setMethod(_ method: HTTPRequest.Method, bodyLength: Int??) {
         switch (method, bodyLength) {
-        case ("GET", nil): set(CURLOPT_HTTPGET, 1)
-        case ("HEAD", nil): set(CURLOPT_NOBODY, 1)
-        case ("POST", let length):
+        case (.get, nil): set(CURLOPT_HTTPGET, 1)
+        case (.head, nil): set(CURLOPT_NOBODY, 1)
+        case (.post, let length):
             set(CURLOPT_POST, 1)
             set(CURLOPT_POSTFIELDSIZE_LARGE, offset: (length ?? 0) ?? -1)
         case (_, let length?):
             set(CURLOPT_UPLOAD, 1)
             set(CURLOPT_INFILESIZE_LARGE, offset: length ?? -1)
-            if method != "PUT" { set(CURLOPT_CUSTOMREQUEST, method) }
-        default: set(CURLOPT_CUSTOMREQUEST, method)
+            if method != .put { set(CURLOPT_CUSTOMREQUEST, method.rawValue) }
+        default: set(CURLOPT_CUSTOMREQUEST, method.rawValue)
         }
     }
 }

@@ -76,13 +76,13 @@ final class MultiHandle {
     /// Nil if there was no memory.
     private var multi: MultiPointer?
     private var running: [UInt64: RunningTransfer] = [:]
-    private var hosts: [Substring: Host] = [:]
+    private var hosts: [String: Host] = [:]
     /// Those that have paused because a callback has received enough, in order. The next pass resumes them.
     private var paused: [UInt64] = []
     /// Those that a callback of libcurl has changed.
     private var touched: [RunningTransfer] = []
     /// Those that have ended, until libcurl has returned: closing a stream may call the client's code.
-    private var ended: [(RunningTransfer, Result<HTTPResponse, HTTPError>)] = []
+    private var ended: [(RunningTransfer, Result<HTTPTransfer.Response, HTTPError>)] = []
     private var isCallingLibcurl = false
     /// How many bytes this callback may still receive.
     var receiveBudget = 0
@@ -187,17 +187,17 @@ final class MultiHandle {
 
     /// How many transfers of a host libcurl has at most. Those that wait in libcurl take 25 KB each, the end of a transfer
     /// searches all of them, and one call may carry all of them out.
-    private func handleLimit(of host: Substring) -> Int {
+    private func handleLimit(of host: String) -> Int {
         guard let connections = configuration.maxConnectionsPerHost else { return .max }
         return multiplexes(host) ? max(connections, Self.streamLimit) : connections
     }
 
     /// Whether a connection to a host may carry several transfers.
-    func multiplexes(_ host: Substring) -> Bool {
+    func multiplexes(_ host: String) -> Bool {
         configuration.versions != .http1 && host.prefix(6).lowercased() == "https:"
     }
 
-    private func beginWaiting(of host: Substring) {
+    private func beginWaiting(of host: String) {
         let limit = handleLimit(of: host)
         while let count = hosts[host]?.activeCount, count < limit,
             let next = hosts[host]?.waiting.popFirst()
@@ -299,20 +299,20 @@ final class MultiHandle {
         beginWaiting(of: transfer.host)
     }
 
-    private func finish(_ transfer: RunningTransfer, _ result: Result<HTTPResponse, HTTPError>) {
+    private func finish(_ transfer: RunningTransfer, _ result: Result<HTTPTransfer.Response, HTTPError>) {
         guard running.removeValue(forKey: transfer.number) != nil else { return }
         if case .failure(let error) = result, transfer.canAbandonInsideLibcurl { transfer.abandon(error) }
         ended.append((transfer, result))
     }
 
-    private func conclude(_ transfer: RunningTransfer, _ result: Result<HTTPResponse, HTTPError>) {
+    private func conclude(_ transfer: RunningTransfer, _ result: Result<HTTPTransfer.Response, HTTPError>) {
         if case .failure(let error) = result, !transfer.canAbandonInsideLibcurl { transfer.abandon(error) }
         transfer.end()
         core?.ended(transfer.transfer, result)
     }
 
     /// Called by a sink that had bytes left to write when the transfer ended.
-    func sinkHasFinished(_ transfer: RunningTransfer, _ result: Result<HTTPResponse, HTTPError>) {
+    func sinkHasFinished(_ transfer: RunningTransfer, _ result: Result<HTTPTransfer.Response, HTTPError>) {
         withExtendedLifetime(self) {
             callLibcurl {
                 switch result {

@@ -71,15 +71,15 @@ extension RunningTransfer {
             if attempt.parser.status == 303 { easy?.resetMethod() }
             return true
         }
-        let response = HTTPResponse(
-            status: attempt.parser.status, fields: attempt.parser.fields,
-            url: easy?.text(CURLINFO_EFFECTIVE_URL) ?? transfer.request.url, version: attempt.parser.version)
+        let response = HTTPTransfer.Response(
+            head: attempt.parser.head, url: easy?.text(CURLINFO_EFFECTIVE_URL) ?? transfer.request.target,
+            version: attempt.parser.version)
         attempt.response = response
-        attempt.isDecoding = easy?.decodes == true && response.fields["Content-Encoding"] != nil
+        attempt.isDecoding = easy?.decodes == true && response.headerFields.contains(.contentEncoding)
         switch sink.begin(response) {
         case .accepts(let expected, let offset):
             // The length of a body that is not sent.
-            let isEmpty = transfer.request.method == "HEAD" || response.status == 304
+            let isEmpty = transfer.request.method == .head || response.status == 304
             noteLength(isEmpty ? 0 : expected, resumedAt: offset)
         case .ignores(let offset):
             attempt.isBodyIgnored = true
@@ -169,7 +169,7 @@ extension RunningTransfer {
             attempt.refusal = .connectionLost
             return false
         }
-        attempt.parser = HTTPResponse.HeadParser()
+        attempt.parser = HeadParser()
         timeouts.lastActivity = multi.timeouts.now
         multi.timeouts.expect(configuration.idleTimeout)
         guard !configuration.followsInsecureRedirects, easy?.hasURL("https:") == true else { return true }

@@ -28,11 +28,12 @@ struct DownloadFolder {
     }
 
     func run(
-        _ request: HTTPRequest, to path: FilePath? = nil, resumes: Bool = false, retries: Int = 0,
-        progress: (@Sendable (HTTPTransfer.Progress) -> Void)? = nil
+        _ request: HTTPRequest, body: HTTPSource? = nil, to path: FilePath? = nil, resumes: Bool = false,
+        retries: Int = 0, progress: (@Sendable (HTTPTransfer.Progress) -> Void)? = nil
     ) -> Outcome {
         let session = HTTPSession { ($0.retries, $0.retryDelay) = (retries, .milliseconds(1)) }
-        return session.run(request, to: .file(path ?? self.path, resumes: resumes), progress: progress)
+        let file = HTTPDestination.file(path ?? self.path, resumes: resumes)
+        return session.run(request, body: body, to: file, progress: progress)
     }
 
     func run(

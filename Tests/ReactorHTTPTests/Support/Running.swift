@@ -5,7 +5,7 @@ import ReactorTestSupport
 import ReactorTesting
 import Testing
 
-typealias Outcome = Result<HTTPResponse, HTTPError>
+typealias Outcome = Result<HTTPTransfer.Response, HTTPError>
 /// The library has an internal one.
 typealias JoinableThread = ReactorTestSupport.JoinableThread
 
@@ -48,17 +48,18 @@ extension HTTPSession.Configuration {
 
 extension HTTPSession {
     /// A session on the calling thread's loop.
-    convenience init(_ configure: (inout Configuration) -> Void = { _ in }, modes: [RunLoop.Mode] = [.common])
-    {
-        self.init(.with(configure), on: .current, modes: modes)
+    convenience init(
+        _ configure: (inout Configuration) -> Void = { _ in }, inModes modes: [RunLoop.Mode] = [.common]
+    ) {
+        self.init(.with(configure), on: .current, inModes: modes)
     }
 
     func launch(
-        _ request: HTTPRequest, to destination: HTTPDestination = .memory(),
+        _ request: HTTPRequest, body: HTTPSource? = nil, to destination: HTTPDestination = .memory(),
         delivery: HTTPDelivery = .session, progress: (@Sendable (HTTPTransfer.Progress) -> Void)? = nil
     ) -> Launch {
         let (outcome, isOwn) = (Shared<Outcome?>(nil), runLoop.isCurrent)
-        let transfer = start(request, to: destination, delivery: delivery, progress: progress) {
+        let transfer = start(request, body: body, to: destination, delivery: delivery, progress: progress) {
             [runLoop] result in
             outcome.value = result
             if isOwn { runLoop.stop() }
@@ -70,9 +71,9 @@ extension HTTPSession {
 
     /// Starts a transfer and waits until it has completed.
     func run(
-        _ request: HTTPRequest, to destination: HTTPDestination = .memory(),
+        _ request: HTTPRequest, body: HTTPSource? = nil, to destination: HTTPDestination = .memory(),
         progress: (@Sendable (HTTPTransfer.Progress) -> Void)? = nil
-    ) -> Outcome { launch(request, to: destination, progress: progress).wait() }
+    ) -> Outcome { launch(request, body: body, to: destination, progress: progress).wait() }
 
     func run(_ url: String) -> Outcome { run(HTTPRequest(url)) }
 }
