@@ -28,7 +28,7 @@ struct HeadParser {
     private(set) var version = HTTPTransfer.Response.Version.http11
     private var fields = HTTPFields()
     /// The field that the next line may continue. Its value grows outside `fields`, which would check it each time.
-    private var last: (name: HTTPField.Name?, value: [UInt8])?
+    private var last: (name: HTTPField.Name?, value: ArraySlice<UInt8>)?
     /// The value of Content-Length.
     private var length: ArraySlice<UInt8>?
     /// Whether there are two values of it: another program may read another body.
@@ -66,7 +66,7 @@ struct HeadParser {
         if isTooLarge { return .tooLarge }
         switch part {
         case .statusLine:
-            begin(String(decoding: Self.trimmed(line[...]), as: UTF8.self))
+            begin(Self.trimmed(line[...]))
             return .status
         // As for libcurl: a line of white space continues the one before.
         case .head where line.first == 13 || line.first == 10: return end()
@@ -92,7 +92,7 @@ struct HeadParser {
         addLast()
         let name = HTTPField.Name(String(decoding: text[..<colon], as: UTF8.self))
         let value = Self.trimmed(text[(colon + 1)...])
-        last = (name, Array(value))
+        last = (name, value)
         if !value.isEmpty, name == .location { hasLocation = true }
         if name == .contentLength {
             hasTwoLengths = hasTwoLengths || value != length ?? value
@@ -111,12 +111,13 @@ struct HeadParser {
         fields.append(HTTPField(name: name, lenientValue: value))
     }
 
-    private mutating func begin(_ statusLine: String) {
-        let words = statusLine.split(separator: " ", maxSplits: 2)
+    private mutating func begin(_ statusLine: ArraySlice<UInt8>) {
+        let words = statusLine.split(separator: UInt8(ascii: " "), maxSplits: 2)
+            .map { String(decoding: $0, as: UTF8.self) }
         (part, fields, last, hasLocation) = (.head, HTTPFields(), nil, false)
         (length, hasTwoLengths) = (nil, false)
         status = words.count > 1 ? Int(words[1]).flatMap { 0...999 ~= $0 ? $0 : nil } ?? 0 : 0
-        reason = words.count > 2 ? String(words[2]) : ""
+        reason = words.count > 2 ? words[2] : ""
         version =
             switch words.first {
             case "HTTP/1.0": .http10
