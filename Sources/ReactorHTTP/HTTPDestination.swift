@@ -74,7 +74,7 @@ public struct HTTPDestination: Sendable {
     }
 }
 
-/// What ``HTTPDestination/handler(_:)`` is called with.
+/// What ``HTTPDestination/handler(_:)`` is called with. More cases may follow: a `switch` needs `@unknown default`.
 @nonexhaustive public enum HTTPEvent: Sendable {
     /// The head of the response; once, before the body.
     case response(HTTPTransfer.Response)
