@@ -217,9 +217,12 @@ let package = Package(
 )
 
 #if !os(Linux)
-// Not tested: on Apple's platforms there is only ReactorFoundation, and it is Foundation. The condition is the host's: a Mac
-// that builds for Linux with a Swift SDK gets this, too, and no product Reactor.
-package.products = [.library(name: "ReactorFoundation", targets: ["ReactorFoundation"])]
-package.dependencies = []
-package.targets = [.target(name: "ReactorFoundation", path: "Sources/AppleFoundation")]
+// Not tested. The condition is the host's, and a Mac may build for Linux with a Swift SDK: the products that do not need
+// ReactorFoundation are here too, and say so when they are built for another system than Linux. ReactorFoundation is Foundation on
+// Apple's platforms.
+package.products.removeAll { $0.name == "ReactorHTTPFoundation" }
+package.targets.removeAll {
+    $0.isTest || $0.path?.hasPrefix("Tests/") ?? false || $0.name.hasSuffix("Foundation")
+}
+package.targets.append(.target(name: "ReactorFoundation", path: "Sources/AppleFoundation"))
 #endif

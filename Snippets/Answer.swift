@@ -38,9 +38,8 @@ final class Session: StreamDelegate {
     private func write() {
         if hasSpace, !pending.isEmpty {
             hasSpace = false
-            let chunk = pending.prefix(16_384)
-            output.write(chunk)
-            pending.removeFirst(chunk.count)
+            let accepted = output.write(pending.prefix(16_384))
+            pending.removeFirst(accepted)
         }
         if pending.count > 65_536 { reader.suspend() } else { reader.resume() }
         if isAtEnd, pending.isEmpty { close() }

@@ -20,6 +20,6 @@ let transfer = session.start(HTTPRequest(url), to: destination, progress: show) 
     }
     RunLoop.main.stop()
 }
-let interrupt = try SignalSource(SIGINT) { _, _ in transfer.cancel() }
+let interrupt = try SignalSource(.interrupt) { _, _ in transfer.cancel() }
 try RunLoop.main.add(interrupt, forMode: .common)
 _ = RunLoop.main.run(in: .default)

@@ -1,5 +1,4 @@
 import Dispatch
-import Glibc
 import Reactor
 
 // Finds the longest line of a file. Shows progress on the loop; Ctrl-C cancels.
@@ -8,7 +7,7 @@ let reader = LineReader(path: .init(path), into: 0, on: DispatchQueue(label: "li
     longest = max(longest, line.byteCount)
 }
 
-let interrupt = try SignalSource(SIGINT) { _, _ in reader.cancel() }
+let interrupt = try SignalSource(.interrupt) { _, _ in reader.cancel() }
 try RunLoop.current.add(interrupt, forMode: .common)
 
 func show(_ progress: HandoffProgress) {

@@ -1,8 +1,7 @@
-import Glibc
 import Reactor
 
 // Asks for confirmation after the first Ctrl-C. The second one ends the program.
-let interrupt = try SignalSource(SIGINT) { source, _ in
+let interrupt = try SignalSource(.interrupt) { source, _ in
     print("\nPress Ctrl-C again to quit.")
     source.cancel()  // restores the previous action of SIGINT
 }

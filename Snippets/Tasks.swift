@@ -1,9 +1,8 @@
-import Glibc
 import Reactor
 
 // Counts seconds until Ctrl-C. Everything runs on the main thread: the main loop serves it while this code awaits.
 let interrupts = Task {
-    for try await _ in try RunLoop.main.signals(SIGINT, SIGTERM) { return }
+    for try await _ in try RunLoop.main.signals(.interrupt, .terminate) { return }
 }
 let counting = Task {
     var seconds = 0

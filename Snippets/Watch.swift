@@ -1,4 +1,3 @@
-import Glibc
 import Reactor
 
 // Prints what happens to a folder and everything below it, and to a file that editors replace when they save.
@@ -12,6 +11,6 @@ let watcher = try FileWatcher { _, event in
 try watcher.watch(".", recursively: true)
 try watcher.watch("/etc/hosts")
 
-let interrupt = try SignalSource(SIGINT) { _, _ in watcher.close() }
+let interrupt = try SignalSource(.interrupt) { _, _ in watcher.close() }
 for source in [watcher, interrupt] { try RunLoop.current.add(source, forMode: .default) }
 while watcher.isValid { RunLoop.current.run(mode: .default, before: .distantFuture) }

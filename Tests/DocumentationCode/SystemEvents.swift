@@ -38,6 +38,7 @@ private func renewInTime(_ certificate: Certificate, _ renew: @escaping () -> Vo
         switch event {
         case .fired: renew()
         case .clockWasSet: print("the clock was set: \(timer)")
+        @unknown default: break
         }
     }
     try RunLoop.current.add(renewal, forMode: .common)

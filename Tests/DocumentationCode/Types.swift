@@ -101,7 +101,7 @@ private func runLoops() throws {
     redraw.signal()
     RunLoop.main.wakeUp()
 
-    let interrupt = try SignalSource(SIGINT) { source, _ in
+    let interrupt = try SignalSource(.interrupt) { source, _ in
         print("stopping")
         source.cancel()
     }
@@ -144,7 +144,7 @@ private func inputStream() {
 private func streams() {
     let output = OutputStream(path: "report.txt")
     output.open()
-    output.write("done\n")
+    _ = output.write("done\n")
     output.close()
 
     let input = InputStream(path: "/etc/services")

@@ -116,7 +116,7 @@ struct ForkedChild {
     signal(ignored, SIG_IGN)
     var deliveries = 0
     let sources = try [ignored, fatal].map { number in
-        try SignalSource(number) { _, count in deliveries += count }
+        try SignalSource(Signal(rawValue: number)) { _, count in deliveries += count }
     }
     for source in sources { try RunLoop.main.add(source, forMode: .custom) }
     print("ignored:", ForkedChild.ending { raise(ignored) })
@@ -134,13 +134,13 @@ struct ForkedChild {
     let other = try RunLoopThread(name: "other")
     let inParent = try other.runLoop.performAndWait { () throws -> FileDescriptor in
         let pipe = try FileDescriptor.pipe()
-        let source = try SignalSource(SIGUSR1) { _, _ in _ = try? pipe.writeEnd.writeAll([1]) }
+        let source = try SignalSource(.userDefinedOne) { _, _ in _ = try? pipe.writeEnd.writeAll([1]) }
         try RunLoop.current.add(source, forMode: .default)
         return pipe.readEnd
     }
     unblockSignals()
     let ending = ForkedChild.ending {
-        let source = try? SignalSource(SIGUSR1) { source, count in
+        let source = try? SignalSource(.userDefinedOne) { source, count in
             print("signals:", count)
             source.cancel()
         }
@@ -267,7 +267,7 @@ private struct Ignored: ChunkProcessor {
     // The first write of a process makes its worker instantiate types, under a lock of the Swift runtime that would be locked
     // in the child forever.
     let first = openFile()
-    first.write(piece)
+    _ = first.write(piece)
     first.close()
     let output = openFile()
     var (accepted, endings) = (0, Set<String>())
@@ -338,7 +338,7 @@ private func writePending(_ byte: UInt8, to number: CInt) throws -> OutputStream
     let output = OutputStream(descriptor: FileDescriptor(rawValue: number))
     output.writeBufferSize = 100_000
     output.open()
-    output.write([UInt8](repeating: byte, count: 50_000))
+    _ = output.write([UInt8](repeating: byte, count: 50_000))
     return output
 }
 

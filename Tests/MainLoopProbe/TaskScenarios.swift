@@ -94,7 +94,7 @@ private struct Refusal: Error { let reason: String }
 @MainActor func cancelledBySignal() {
     // A test's thread, which starts this program, blocks signals as Dispatch's threads do.
     unblockSignals()
-    let text = RunLoop.main.run(cancelledBy: [SIGTERM]) {
+    let text = RunLoop.main.run(cancelledBy: [.terminate]) {
         kill(getpid(), SIGTERM)
         do {
             try await Task.sleep(for: .seconds(3600))

@@ -24,7 +24,7 @@ import Testing
         for round in 0..<3 {
             if round == 2 { accepts.value = false }
             let pair = try TLSPair(client: client, server: server, at: listening)
-            pair.server.output.write([1])
+            _ = pair.server.output.write([1])
             #expect(pair.client.input.read(exactly: 1) == (round < 2 ? [1] : []))
             if round == 1 { #expect(pair.client.input.tlsSession?.isResumed == true) }
             if round == 2 { #expect(pair.client.error?.reason == .expired) }
@@ -37,12 +37,12 @@ import Testing
 
     @Test func `a verifier may use other connections`() throws {
         let other = try TLSPair(client: .testClient(), server: .testServer()).opened()
-        other.server.output.write(pattern(1000))
+        _ = other.server.output.write(pattern(1000))
         let (used, answer) = (Carrier(other.client), Shared<[UInt8]>([]))
         let client = TLSSettings.testClient {
             $0.peerVerifier = TLSPeerVerifier { evidence in
                 answer.value = used.value.input.read(exactly: 1000)
-                used.value.output.write(pattern(10))
+                _ = used.value.output.write(pattern(10))
                 return evidence.failure == nil
             }
         }
@@ -160,7 +160,7 @@ import Testing
         client.write(pattern(100))
         RunLoop.current.serve { recorder.bytes.count == 200 }
         #expect(recorder.bytes == pattern(100) + pattern(100))
-        server.output.write([7])
+        _ = server.output.write([7])
         #expect(client.read(exactly: 1) == [7])
     }
 
@@ -183,7 +183,7 @@ import Testing
         client.open()
         let peer = try listening.accept()
         client.settle().input.connectTimeout = .milliseconds(50)
-        for _ in 0..<4 { client.output.write(pattern(4_000_000)) }
+        for _ in 0..<4 { _ = client.output.write(pattern(4_000_000)) }
         try client.input.startTLS(.testClient())
         serve(client.streams) { client.streams.allSatisfy { $0.streamStatus == .error } }
         #expect(client.input.streamErrno == .timedOut)

@@ -78,7 +78,7 @@ import Testing
         ]
         #expect(pair.server.output.setProperty(own, forKey: Self.settingsKey))
         for stream in pair.streams { stream.open() }
-        pair.server.output.write([1])
+        _ = pair.server.output.write([1])
         #expect(pair.client.input.read(exactly: 1) == [1])
     }
 
@@ -153,17 +153,17 @@ import Testing
         #expect(client.input.setProperty(Self.unchecked, forKey: Self.settingsKey))
         #expect(client.input.setProperty(none, forKey: Self.levelKey))
         for stream in pair.streams { stream.open() }
-        client.output.write([1])
+        _ = client.output.write([1])
         #expect(server.input.read(exactly: 1) == [1])
         // On an open stream it begins at once.
         #expect(client.input.setProperty(Self.unchecked, forKey: Self.settingsKey))
         try server.input.startTLS(.testServer())
-        client.output.write([2])
+        _ = client.output.write([2])
         #expect(server.input.read(exactly: 1) == [2])
         for value in [none, StreamSocketSecurityLevel.ssLv3, nil] {
             #expect(!client.output.setProperty(value, forKey: Self.levelKey))
         }
-        client.output.write([3])
+        _ = client.output.write([3])
         #expect(server.input.read(exactly: 1) == [3])
     }
 }

@@ -50,7 +50,7 @@ import Testing
         var verifications: [ContinuousClock.Instant] = []
         for round in 0..<3 {
             let pair = try TLSPair(client: client, server: server, at: listening)
-            pair.server.output.write([1])
+            _ = pair.server.output.write([1])
             #expect(pair.client.input.read(exactly: 1) == [1])
             for end in [pair.client, pair.server] {
                 #expect(end.input.tlsSession?.isResumed == (resumes && round > 0))

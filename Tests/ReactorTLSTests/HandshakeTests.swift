@@ -11,7 +11,7 @@ import Testing
         let client = TLSSettings.testClient { $0.maximumVersion = version }
         let pair = try TLSPair(client: client, server: .testServer(), isTCP: isTCP).opened()
         for (from, to) in [(pair.client, pair.server), (pair.server, pair.client)] {
-            from.output.write(pattern(1000))
+            _ = from.output.write(pattern(1000))
             #expect(to.input.read(exactly: 1000) == pattern(1000))
         }
         let session = try #require(pair.client.input.tlsSession)
@@ -26,7 +26,7 @@ import Testing
         let listener = try Listener(.ipv4Loopback(port: 0), tls: .testServer()) { _, connection in
             let server = TLSEnd(connection)
             server.open()
-            server.output.write([7])
+            _ = server.output.write([7])
             server.close()
         } faults: {
             Issue.record($1)
@@ -204,7 +204,7 @@ import Testing
             .settle()
         #expect(pair.server.error?.reason == reason)
         if reason == nil {
-            pair.server.output.write([1])
+            _ = pair.server.output.write([1])
             #expect(pair.server.input.tlsSession?.peerCertificates.count == (own == nil ? 0 : 1))
         }
         #expect(pair.client.input.read(exactly: 1) == (reason == nil ? [1] : []))

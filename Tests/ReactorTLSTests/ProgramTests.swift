@@ -16,7 +16,7 @@ import Testing
         let client = TLSEnd(Stream.connection(toHost: "localhost", port: port))
         try client.input.startTLS(settings)
         client.open()
-        client.output.write(Array(text.utf8) + body)
+        _ = client.output.write(Array(text.utf8) + body)
         let answer = client.input.readToEnd()
         #expect(client.input.streamStatus == .atEnd)
         let session = try #require(client.input.tlsSession)
@@ -74,7 +74,7 @@ import Testing
         let ending = try Self.withClient(arguments) { server, client in
             client.write("hello")
             #expect(server.input.read(exactly: 5) == Array("hello".utf8))
-            server.output.write("world")
+            _ = server.output.write("world")
             #expect(client.readOutput(bytes: 5) == "world")
             client.closeInput()
             #expect(server.input.readToEnd().isEmpty)
@@ -114,7 +114,9 @@ import Testing
         defer { server.close() }
         // The server speaks first, so that its bytes follow the proxy's reply.
         for (from, to) in [(server.output, client.input), (client.output, server.input)] {
-            let sending = try JoinableThread { [from = Carrier(from)] in from.value.write(pattern(300_000)) }
+            let sending = try JoinableThread { [from = Carrier(from)] in
+                _ = from.value.write(pattern(300_000))
+            }
             #expect(to.read(exactly: 300_000) == pattern(300_000))
             sending.join()
         }

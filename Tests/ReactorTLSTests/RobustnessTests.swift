@@ -28,7 +28,7 @@ import Testing
     ) throws -> JoinableThread {
         let ends = Carrier([pair.server, pair.client])
         return try JoinableThread {
-            for end in ends.value { end.output.write(pattern(64)) }
+            for end in ends.value { _ = end.output.write(pattern(64)) }
             body(ends.value)
         }
     }
@@ -105,7 +105,7 @@ import Testing
                 passes -= 1
                 return passes < 0 || pair.streams.allSatisfy { $0.streamStatus == .open }
             }
-            if round % 3 == 0 { pair.client.output.write([1]) }
+            if round % 3 == 0 { _ = pair.client.output.write([1]) }
             let (first, left) =
                 round % 4 < 2 ? (pair.client, pair.server) : (pair.server, pair.client)
             first.close()

@@ -22,7 +22,7 @@ import Testing
         loop.run(in: .default, until: .now.advanced(by: .milliseconds(20)))
         observer.invalidate()
         #expect(passes < 10)
-        pair.server.output.write([1])
+        _ = pair.server.output.write([1])
         loop.serve { recorder.count(.hasBytesAvailable) > 0 }
         #expect(pair.client.input.read(exactly: 1) == [1])
     }
@@ -37,14 +37,14 @@ import Testing
         pair.client.input.delegate = recorder
         pair.client.input.schedule(in: .current, forMode: .default)
         let writer = try JoinableThread { [server = Carrier(pair.server)] in
-            server.value.output.write(expected)
+            _ = server.value.output.write(expected)
             try? server.value.output.shutDown()
         }
         RunLoop.current.serve { recorder.count(.endEncountered) > 0 }
         writer.join()
         #expect(recorder.bytes == expected)
         #expect(pair.client.input.streamStatus == .atEnd)
-        pair.client.output.write([1, 2, 3])
+        _ = pair.client.output.write([1, 2, 3])
         #expect(pair.server.input.read(exactly: 3) == [1, 2, 3])
         pair.client.close()
         #expect(pair.server.input.readToEnd().isEmpty)
@@ -87,7 +87,7 @@ import Testing
                     let end = ends.value[number / 2]
                     for _ in 0..<24 {
                         if number % 2 == 0 {
-                            end.output.write(block)
+                            _ = end.output.write(block)
                         } else if end.input.read(exactly: block.count) != block {
                             isIntact.value = false
                         }
@@ -122,7 +122,7 @@ import Testing
     @Test func `a connection that ends without close_notify is truncated`() throws {
         let (number, other) = try connectedSockets()
         let pair = TLSPair(try TLSEnd(other, .testClient()), try TLSEnd(number, .testServer()))
-        pair.client.output.write([1, 2, 3])
+        _ = pair.client.output.write([1, 2, 3])
         #expect(pair.server.input.read(exactly: 3) == [1, 2, 3])
         // A FIN of the socket below TLS.
         shutdown(other, CInt(SHUT_WR))
@@ -135,15 +135,15 @@ import Testing
         let (first, second) = try connectedSockets()
         let (client, server) = (try TLSEnd(first), try TLSEnd(second))
         for end in [client, server] { end.open() }
-        client.output.write("STARTTLS\r\n")
+        _ = client.output.write("STARTTLS\r\n")
         #expect(server.input.read(exactly: 10).count == 10)
-        server.output.write("220 ready\r\n")
+        _ = server.output.write("220 ready\r\n")
         try server.input.startTLS(.testServer())
         #expect(client.input.read(exactly: 11).count == 11)
         try client.output.startTLS(.testClient())
-        client.output.write([1, 2])
+        _ = client.output.write([1, 2])
         #expect(server.input.read(exactly: 2) == [1, 2])
-        server.output.write([3])
+        _ = server.output.write([3])
         #expect(client.input.read(exactly: 1) == [3])
         #expect(client.input.tlsSession != nil && server.input.tlsSession != nil)
     }

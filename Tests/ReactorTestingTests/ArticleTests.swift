@@ -30,7 +30,7 @@ final class Client: StreamDelegate {
             stream.schedule(in: .current, forMode: .default)
             stream.open()
         }
-        timer = Timer.scheduled(every: .seconds(30)) { [weak self] _ in self?.output?.write("ping\n") }
+        timer = Timer.scheduled(every: .seconds(30)) { [weak self] _ in _ = self?.output?.write("ping\n") }
     }
 
     private func retry() {

@@ -178,7 +178,7 @@ import Testing
         try withVirtualTime { time in
             let child = try ChildProcess.spawn(.init("sleep", ["100"])).process
             #expect(child.wait(until: .now + .milliseconds(10)) == nil)
-            try child.send(9)
+            try child.send(.kill)
             #expect(child.wait() != nil)
         }
     }
@@ -198,7 +198,7 @@ import Testing
             }
             Timer.scheduled(after: .seconds(3600)) { _ in }
             #expect(loop.run(in: .default) == .stopped)
-            try child.send(9)
+            try child.send(.kill)
             #expect(child.wait() != nil)
             thread.stop()
         }

@@ -143,7 +143,7 @@ package func startTracedProgram(on loop: RunLoop, _ trace: Trace) throws -> [Any
         trace("descriptor")
         pipe.get()
         source.cancel()
-        output.write([1, 2, 3])
+        _ = output.write([1, 2, 3])
     }
     try loop.add(source, forMode: .common)
     return [delegate, input, output]

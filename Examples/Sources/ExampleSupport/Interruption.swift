@@ -1,5 +1,5 @@
 import Glibc
-import Reactor
+package import Reactor
 package import SystemPackage
 
 /// Handles SIGINT and SIGTERM on the calling thread's loop: the first signal calls a closure, and the second kills the
@@ -8,7 +8,7 @@ package import SystemPackage
 /// Any number of loops may have one. The loop retains it until the first signal or ``stop()``.
 package final class Interruption {
     /// The first signal; nil before it arrives.
-    package private(set) var signal: CInt?
+    package private(set) var signal: Signal?
     /// Called on the loop's thread when the first signal arrives.
     package var onSignal: () -> Void
 
@@ -17,8 +17,8 @@ package final class Interruption {
     @discardableResult
     package init(_ onSignal: @escaping () -> Void = {}) throws(Errno) {
         self.onSignal = onSignal
-        for number in [SIGINT, SIGTERM] {
-            let source = try SignalSource(number) { [self] source, deliveries in
+        for signal in [.interrupt, .terminate] as [Signal] {
+            let source = try SignalSource(signal) { [self] source, deliveries in
                 handle(source.signal, deliveries)
             }
             try RunLoop.current.add(source, forMode: .common)
@@ -26,12 +26,10 @@ package final class Interruption {
         }
     }
 
-    package static func name(of signal: CInt) -> String { signal == SIGINT ? "SIGINT" : "SIGTERM" }
-
-    private func handle(_ number: CInt, _ deliveries: Int) {
+    private func handle(_ signal: Signal, _ deliveries: Int) {
         stop()
-        if deliveries > 1 { raise(number) }  // the default action, which stop() has restored
-        signal = number
+        if deliveries > 1 { raise(signal.rawValue) }  // the default action, which stop() has restored
+        self.signal = signal
         onSignal()
     }
 

@@ -66,7 +66,7 @@ final class Downloader {
             console.printError("standard output: \(fault)")
             hasFailed = true
         }
-        return interruption.signal.map { 128 + $0 } ?? (hasFailed ? 1 : 0)
+        return interruption.signal.map { 128 + $0.rawValue } ?? (hasFailed ? 1 : 0)
     }
 
     private func start(_ download: Download) {

@@ -10,12 +10,12 @@ struct ImportResult {
     let updateCount: Int
     let seconds: Double
     /// The signal that ended the import, if any.
-    let signal: CInt?
+    let signal: Signal?
     /// The message of the error that ended it, if any.
     let error: String?
 
     /// Requires that the operation has finished.
-    init(_ operation: ImportOperation, of command: ImporterCommand, _ duration: Duration, signal: CInt?) {
+    init(_ operation: ImportOperation, of command: ImporterCommand, _ duration: Duration, signal: Signal?) {
         savedCount = operation.output?.value.savedCount ?? 0
         badCount = operation.output?.value.badCount ?? 0
         byteCount = operation.output?.byteCount ?? 0
@@ -47,7 +47,7 @@ struct ImportResult {
     }
 
     var summary: String {
-        let prefix = signal.map { "Interrupted by \(Interruption.name(of: $0)): " } ?? ""
+        let prefix = signal.map { "Interrupted by \($0): " } ?? ""
         let (saved, bad) = (savedCount.counting("row"), badCount.counting("bad row"))
         return "\(prefix)\(saved) saved, \(bad) skipped, \(seconds) s"
     }

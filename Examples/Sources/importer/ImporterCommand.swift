@@ -63,7 +63,7 @@ struct ImporterCommand: ParsableCommand {
         let result = ImportResult(operation, of: self, start.duration(to: .now), signal: interruption.signal)
         if let error = result.error { console.printError(error) }
         let isPrinted = print(json ? result.json : result.summary, console)
-        let code = result.signal.map { 128 + $0 } ?? (result.error == nil && isPrinted ? 0 : 1)
+        let code = result.signal.map { 128 + $0.rawValue } ?? (result.error == nil && isPrinted ? 0 : 1)
         if code != 0 { throw ExitCode(code) }
     }
 

@@ -62,7 +62,7 @@ final class ReadingSession {
     /// - Returns: The exit status.
     func finish() -> Int32 {
         let signal = interruption.signal
-        totals.finish(start.duration(to: .now), heartbeat, signal: signal.map(Interruption.name(of:)))
+        totals.finish(start.duration(to: .now), heartbeat, signal: signal.map { "\($0)" })
         heartbeat.stop()
         interruption.stop()  // the last write may block: a signal then kills the process
         worker.sync {}  // waits for flushes that a tick has requested

@@ -85,21 +85,23 @@ final class Scroller {
 
     private func handleSignals() throws(Errno) {
         // All that people send, and that end a process by default.
-        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM] {
-            try handle(signal) { [self] _ in end(128 + signal) }
+        for signal in [
+            .interrupt, .terminate, .hangUp, .quit, .userDefinedOne, .userDefinedTwo, .alarm,
+        ] as [Signal] {
+            try handle(signal) { [self] _ in end(128 + signal.rawValue) }
         }
-        try handle(SIGWINCH) { [self] _ in needsDisplay = true }
-        try handle(SIGCONT) { [self] _ in resume() }
+        try handle(.windowSizeChange) { [self] _ in needsDisplay = true }
+        try handle(.resume) { [self] _ in resume() }
         try handleStop()
     }
 
-    private func handle(_ signal: CInt, _ handler: @escaping (SignalSource) -> Void) throws(Errno) {
+    private func handle(_ signal: Signal, _ handler: @escaping (SignalSource) -> Void) throws(Errno) {
         try loop.add(SignalSource(signal) { source, _ in handler(source) }, forMode: .common)
     }
 
     /// Restores the terminal when Ctrl-Z stops the program, and returns to it afterwards.
     private func handleStop() throws(Errno) {
-        try handle(SIGTSTP) { [self] source in
+        try handle(.terminalStop) { [self] source in
             terminal.leave()
             endTracking()  // the release of the mouse's button will go elsewhere
             source.cancel()

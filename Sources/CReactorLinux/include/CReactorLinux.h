@@ -1,5 +1,9 @@
 #pragma once
 
+#ifndef __linux__
+#error "swift-reactor needs Linux. On Apple's platforms use the product ReactorFoundation only: it is Foundation there."
+#endif
+
 // What Swift's Glibc module lacks: calls that glibc declares for GNU sources only or that take variable arguments,
 // libdispatch's hooks for a main-queue run loop, thread-local storage, code that may only call async-signal-safe functions,
 // and vector instructions.

@@ -35,7 +35,7 @@ extension RunLoop {
     /// function, and for any thread of its own.
     ///
     /// ```swift
-    /// try RunLoop.main.run(cancelledBy: [SIGINT, SIGTERM]) {
+    /// try RunLoop.main.run(cancelledBy: [.interrupt, .terminate]) {
     ///     try await serve()
     /// }
     /// ```
@@ -53,7 +53,7 @@ extension RunLoop {
     ///   for that.
     @available(*, noasync, message: "await the operation itself")
     public func run<Success: Sendable, Failure: Error>(
-        cancelledBy signals: [CInt] = [],
+        cancelledBy signals: [Signal] = [],
         @_inheritActorContext _ operation: @escaping @Sendable () async throws(Failure) -> Success
     ) throws(Failure) -> Success {
         requireCurrent("RunLoop.run(cancelledBy:_:) must be called")
@@ -68,13 +68,13 @@ extension RunLoop {
         return try outcome.run().get()
     }
 
-    private func cancel(_ task: Task<Void, Never>, by signal: CInt) -> SignalSource {
+    private func cancel(_ task: Task<Void, Never>, by signal: Signal) -> SignalSource {
         do throws(Errno) {
             let source = try SignalSource(signal) { _, _ in task.cancel() }
             try add(source, forMode: .common)
             return source
         } catch {
-            fatalError("RunLoop.run(cancelledBy:_:) cannot catch signal \(signal): \(error).")
+            fatalError("RunLoop.run(cancelledBy:_:) cannot catch \(signal): \(error).")
         }
     }
 }

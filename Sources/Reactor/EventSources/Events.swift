@@ -153,25 +153,25 @@ extension RunLoop {
     /// The signals that the process receives, as ``SignalSource`` catches them, from now on.
     ///
     /// ```swift
-    /// for try await signal in try RunLoop.main.signals(SIGINT, SIGTERM) { print(signal) }
+    /// for try await signal in try RunLoop.main.signals(.interrupt, .terminate) { print(signal) }
     /// ```
     ///
     /// Deliveries of a signal that come while none is awaited are one. From any thread. When the sequence
     /// ends, the signals' earlier actions are restored: in the loop's next pass if it ends on another thread.
     ///
     /// - Parameters:
-    ///   - signals: The signals' numbers.
+    ///   - signals: The signals to catch.
     ///   - modes: Where the loop serves them: the common modes unless others are named.
     /// - Throws: ``IOError`` with an error of ``SignalSource/init(_:handler:)``. The sequence throws ``IOError``
     ///   with an error of epoll_ctl(2) if the loop cannot watch for signals, and `CancellationError`.
     public func signals(
-        _ signals: CInt..., inModes modes: [Mode] = [.common]
-    ) throws(IOError) -> Events<CInt, any Error> {
+        _ signals: Signal..., inModes modes: [Mode] = [.common]
+    ) throws(IOError) -> Events<Signal, any Error> {
         try Events(on: self, inModes: modes, "signals") { continuation throws(IOError) in
             var sources: [SignalSource] = []
-            for number in signals {
-                let source = try attempt(.watch, "signal \(number)") { () throws(Errno) in
-                    try SignalSource(number) { _, _ in continuation.yield(number) { $0 == number } }
+            for signal in signals {
+                let source = try attempt(.watch, "\(signal)") { () throws(Errno) in
+                    try SignalSource(signal) { _, _ in continuation.yield(signal) { $0 == signal } }
                 }
                 sources.append(source)
             }

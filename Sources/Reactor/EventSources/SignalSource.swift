@@ -1,5 +1,4 @@
 import CReactorLinux
-import Glibc
 public import SystemPackage
 
 /// Calls a closure on a run loop's thread when the process receives a POSIX signal.
@@ -20,15 +19,15 @@ public import SystemPackage
 /// A task awaits ``RunLoop/signals(_:inModes:)``.
 ///
 /// ```swift
-/// let interrupt = try SignalSource(SIGINT) { source, _ in
+/// let interrupt = try SignalSource(.interrupt) { source, _ in
 ///     print("stopping")
 ///     source.cancel()
 /// }
 /// try RunLoop.main.add(interrupt, forMode: .common)
 /// ```
 public final class SignalSource: EventSource {
-    /// The signal's number.
-    public let signal: CInt
+    /// The signal.
+    public let signal: Signal
 
     private var subscription: Subscription?
     private var handler: ((SignalSource, Int) -> Void)?
@@ -36,12 +35,13 @@ public final class SignalSource: EventSource {
     /// Begins to catch `signal`; deliveries are counted until the source is in a loop.
     ///
     /// - Parameters:
-    ///   - signal: A signal's number, such as `SIGINT`.
+    ///   - signal: The signal to catch.
     ///   - handler: Called with the source and the number of deliveries since the last call, at least one.
     /// - Throws: `Errno.invalidArgument` for a signal that cannot be caught (SIGKILL, SIGSTOP) or that
     ///   reports a fault of the program itself (SIGSEGV and its like); `Errno.tooManyOpenFiles` if no eventfd
     ///   can be made.
-    public init(_ signal: CInt, handler: @escaping (SignalSource, _ deliveries: Int) -> Void) throws(Errno) {
+    public init(_ signal: Signal, handler: @escaping (SignalSource, _ deliveries: Int) -> Void) throws(Errno)
+    {
         let subscription = try Subscription(to: signal)
         let counter = subscription.counter
         self.signal = signal
@@ -50,8 +50,8 @@ public final class SignalSource: EventSource {
         super.init(counter, for: .readable)
     }
 
-    /// The signal's number.
-    public override var description: String { "signal \(signal)\(isValid ? "" : " (cancelled)")" }
+    /// The signal, and whether the source is cancelled.
+    public override var description: String { "\(signal)\(isValid ? "" : " (cancelled)")" }
 
     /// Removes the source from its loop for good, releases its closure and stops catching the signal.
     ///
@@ -59,7 +59,7 @@ public final class SignalSource: EventSource {
     /// source and raise the signal again to make that action happen.
     public func cancel() { end() }
 
-    override var noun: String { "source of signal \(signal)" }
+    override var noun: String { "source of \(signal)" }
 
     override var silence: String { "no signal has been delivered since the last call" }
 
@@ -88,9 +88,9 @@ private struct Subscription: ~Copyable {
     private let owner: DescriptorOwner
     @safe private let token: UnsafeMutableRawPointer
 
-    init(to signal: CInt) throws(Errno) {
+    init(to signal: Signal) throws(Errno) {
         var token: UnsafeMutableRawPointer?
-        counter = try SystemCall.make { reactor_signal_subscribe(signal, &token) }
+        counter = try SystemCall.make { reactor_signal_subscribe(signal.rawValue, &token) }
         owner = DescriptorOwner(of: counter)
         unsafe self.token = token.unsafelyUnwrapped
     }

@@ -104,7 +104,7 @@ public struct HandoffProgress: Sendable, Hashable {
 /// The result of a hand-off.
 public struct HandoffReport<Output: Sendable>: Sendable {
     /// Why the hand-off ended.
-    @nonexhaustive public enum Ending: Sendable {
+    public enum Ending: Sendable {
         /// The stream's end was reached.
         case finished
         /// The processor threw ``StopProcessing``.

@@ -45,6 +45,7 @@ extension RunLoop {
     /// - Returns: What `block` returns.
     /// - Throws: What `block` throws.
     /// - Precondition: There is at least one mode. The loop's thread does not end before the block has run.
+    @available(*, noasync, message: "await a function of an actor that has the loop's executor")
     public func performAndWait<Result: Sendable, Failure: Error>(
         inModes modes: [Mode] = [.common], file: StaticString = #fileID, line: UInt = #line,
         _ block: @escaping @Sendable () throws(Failure) -> Result

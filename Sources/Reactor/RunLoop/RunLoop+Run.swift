@@ -92,6 +92,7 @@ extension RunLoop {
 
     /// Runs once in `mode`, as ``run(mode:before:)`` does.
     @_disfavoredOverload
+    @available(*, noasync, message: "await the work itself: the loop's executor runs it meanwhile")
     public func acceptInput(forMode mode: Mode, before deadline: Deadline) {
         run(mode: mode, before: deadline)
     }

@@ -106,6 +106,7 @@ extension InputStream {
     ///
     /// - Returns: The bytes; none at the end, and none if the stream is not open or has failed: see
     ///   ``Stream/streamStatus``.
+    @available(*, noasync, message: "await readChunk(upTo:timeout:)")
     public func read(upTo count: Int) -> [UInt8] {
         let most = min(max(count, 0), StreamEngine.mostBytes)
         var bytes: [UInt8] = []

@@ -19,6 +19,7 @@ extension OutputStream {
     /// - Throws: An error of pread(2), such as `Errno.illegalSeek` for a pipe, and `Errno.noData` if the file has no byte at
     ///   the range's beginning. The stream goes on.
     /// - Precondition: The range does not begin below 0.
+    @available(*, noasync, message: "await writeAll(contentsOf:range:timeout:)")
     public func write(contentsOf file: FileDescriptor, range: Range<Int>) throws(Errno) -> Int {
         let part = FilePart(file, range)
         guard !part.range.isEmpty else { return 0 }

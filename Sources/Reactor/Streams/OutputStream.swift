@@ -12,7 +12,7 @@ public import SystemPackage
 /// ```swift
 /// let output = OutputStream(path: "report.txt")
 /// output.open()
-/// output.write("done\n")
+/// _ = output.write("done\n")
 /// output.close()
 /// ```
 open class OutputStream: Stream {
@@ -99,6 +99,7 @@ open class OutputStream: Stream {
     /// In a task, ``shutDown(timeout:)`` waits for the bytes first.
     /// - Throws: `Errno.notSocket` for a stream that is not a socket's, `Errno.socketNotConnected` for one
     ///   that is not open, or ``Stream/streamError`` if the stream has failed.
+    @available(*, noasync, message: "await shutDown(timeout:)")
     public func shutDown() throws { try throwingStreamError(engine.shutDown) }
 
     /// How many bytes a ``write(_:maxLength:)`` accepts beyond those that the kernel takes. 0, as in Cocoa,
@@ -127,6 +128,7 @@ open class OutputStream: Stream {
     /// ``flush(timeout:)`` waits without blocking the thread.
     /// - Throws: `Errno.timedOut` if the kernel has not taken the bytes by `deadline`,
     ///   `Errno.badFileDescriptor` if the stream is not open, or ``Stream/streamError`` if it has failed.
+    @available(*, noasync, message: "await flush(timeout:)")
     public func flush(until deadline: Deadline = .distantFuture) throws {
         try throwingStreamError { () throws(Errno) in try engine.flush(until: deadline) }
     }
@@ -172,13 +174,13 @@ extension OutputStream {
     ///
     /// - Returns: The number of accepted bytes, not of characters: a stream that accepts fewer than
     ///   `text.utf8.count` may end inside a character.
-    @discardableResult
+    @available(*, noasync, message: "await writeAll(_:timeout:)")
     public func write(_ text: String) -> Int {
         write(text.utf8)
     }
 
     /// Writes all of `bytes`, like ``write(_:)-([UInt8])``.
-    @discardableResult
+    @available(*, noasync, message: "await writeAll(_:timeout:)")
     public func write(_ bytes: RawSpan) -> Int {
         var written = 0
         while written < bytes.byteCount {
@@ -203,11 +205,11 @@ extension OutputStream {
     /// - Returns: The number of accepted bytes: fewer than all if the stream is full, has failed, or is closed.
     /// - Precondition: ``Stream/open()`` was called, unless the stream is a subclass.
     ///   (``write(_:maxLength:)`` returns -1 instead, as in Cocoa.)
-    @discardableResult
+    @available(*, noasync, message: "await writeAll(_:timeout:)")
     public func write(_ bytes: [UInt8]) -> Int { bytes.withBytes { write($0) } }
 
     /// Writes all of `bytes`, like ``write(_:)-([UInt8])``. Copies them first unless they are contiguous in memory.
-    @discardableResult
+    @available(*, noasync, message: "await writeAll(_:timeout:)")
     public func write(_ bytes: some Sequence<UInt8>) -> Int {
         let written = bytes.withContiguousStorageIfAvailable {
             write(unsafe UnsafeRawBufferPointer($0).bytes)

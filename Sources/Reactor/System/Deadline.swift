@@ -13,7 +13,7 @@ import CReactorLinux
 /// let deadline = Deadline.now.advanced(by: .seconds(5))
 /// while !isDone, Deadline.now < deadline { RunLoop.current.run(mode: .default, before: deadline) }
 /// ```
-public struct Deadline: InstantProtocol, Sendable {
+public struct Deadline: InstantProtocol, Sendable, CustomStringConvertible {
     /// Nanoseconds since the clock's start; `Int64.max` is ``distantFuture``.
     public let uptimeNanoseconds: Int64
 
@@ -73,6 +73,15 @@ public struct Deadline: InstantProtocol, Sendable {
     /// Whether `left` comes before `right`.
     public static func < (left: Deadline, right: Deadline) -> Bool {
         left.uptimeNanoseconds < right.uptimeNanoseconds
+    }
+
+    /// The clock's time, such as `uptime 12.5 seconds`; `distant future` and `distant past`.
+    public var description: String {
+        switch self {
+        case .distantFuture: "distant future"
+        case .distantPast: "distant past"
+        default: "uptime \(Duration.nanoseconds(uptimeNanoseconds))"
+        }
     }
 }
 

@@ -67,7 +67,7 @@ extension SocketAddress {
     }
 }
 
-extension SocketAddress: CustomStringConvertible {
+extension SocketAddress: LosslessStringConvertible {
     /// The address as text, which ``init(_:)-(String)`` parses, except for the flow information of IPv6 and for other
     /// families.
     ///

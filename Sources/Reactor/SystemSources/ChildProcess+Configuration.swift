@@ -31,7 +31,7 @@ extension ChildProcess {
         public var terminal: TerminalSize?
         /// The signal that the child gets when the thread that spawned it ends (prctl(2), `PR_SET_PDEATHSIG`), with this process
         /// at the latest; nil for none. Spawn it from a thread that lasts.
-        public var parentDeathSignal: Int32?
+        public var parentDeathSignal: Signal?
 
         /// Describes a program to run.
         public init(
@@ -127,4 +127,18 @@ extension ChildProcess.Configuration {
         /// Where the child's standard output goes.
         case standardOutput
     }
+}
+
+extension ChildProcess.Configuration.Environment: CustomStringConvertible, CustomReflectable {
+    /// The names of the variables. Their values are not shown, as some are secrets.
+    public var description: String {
+        switch self {
+        case .inherited: "inherited"
+        case .updated(let variables): "updated: \(variables.keys.sorted().joined(separator: ", "))"
+        case .custom(let variables): "custom: \(variables.keys.sorted().joined(separator: ", "))"
+        }
+    }
+
+    /// No children, so that `dump` does not show the values.
+    public var customMirror: Mirror { Mirror(self, children: []) }
 }

@@ -186,7 +186,7 @@ private struct SpawnRequest {
             throw IOError(.spawn, executable, .invalidArgument)
         }
         if executable.isEmpty { throw IOError(.spawn, executable, .noSuchFileOrDirectory) }
-        request.death_signal = configuration.parentDeathSignal ?? 0
+        request.death_signal = configuration.parentDeathSignal?.rawValue ?? 0
     }
 
     /// The paths to try: that of the program, or one in each folder of the child's `PATH`.

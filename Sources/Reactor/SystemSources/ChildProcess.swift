@@ -96,8 +96,8 @@ public final class ChildProcess: Sendable {
     ///
     /// - Throws: An error of pidfd_send_signal(2): `Errno.noSuchProcess` after the process was collected,
     ///   `Errno.notPermitted`, `Errno.invalidArgument`.
-    public func send(_ signal: CInt) throws(Errno) {
-        try SystemCall.make { reactor_signal_process(descriptor, signal) }
+    public func send(_ signal: Signal) throws(Errno) {
+        try SystemCall.make { reactor_signal_process(descriptor, signal.rawValue) }
     }
 
     /// Sends `signal` to the group that the process leads: see ``Configuration/Group``.
@@ -105,11 +105,11 @@ public final class ChildProcess: Sendable {
     /// - Throws: An error of kill(2): `Errno.noSuchProcess` if it leads no group or was collected.
     /// - Note: Before Linux 6.9 the group is identified by its number: do not let other code collect the process during the
     ///   call, by a wait for any child, as another group might get the number.
-    public func sendToGroup(_ signal: CInt) throws(Errno) {
+    public func sendToGroup(_ signal: Signal) throws(Errno) {
         // A process that is not collected keeps its number.
         try collected.withLock { collected throws(Errno) in
             guard collected == nil else { throw .noSuchProcess }
-            try SystemCall.make { reactor_signal_group(descriptor, processIdentifier, signal) }
+            try SystemCall.make { reactor_signal_group(descriptor, processIdentifier, signal.rawValue) }
         }
     }
 
@@ -118,16 +118,16 @@ public final class ChildProcess: Sendable {
     /// Does nothing if the process has ended. SIGKILL is sent even if this object has been released.
     public func terminate(killAfter grace: Duration) {
         guard termination == nil else { return }
-        try? send(SIGTERM)
+        try? send(.terminate)
         do throws(Errno) { try DispatchWorkers.prepare() } catch {
             // Without descriptors or threads for a timer of libdispatch.
             _ = try? JoinableThread(name: "reactor.grace") { [self] in
-                if wait(until: .now + grace) == nil { try? send(SIGKILL) }
+                if wait(until: .now + grace) == nil { try? send(.kill) }
             }
             return
         }
         let date = DispatchTime.now() + .nanoseconds(Int(clamping: grace.wholeNanoseconds))
-        DispatchQueue.global().asyncAfter(deadline: date) { [self] in try? send(SIGKILL) }
+        DispatchQueue.global().asyncAfter(deadline: date) { [self] in try? send(.kill) }
     }
 
     // MARK: Its terminal
@@ -192,7 +192,7 @@ extension ChildProcess {
             /// It returned from main or called exit(3), with a status from 0 to 255.
             case exited(status: Int32)
             /// A signal ended it, perhaps with a core dump.
-            case signalled(Int32, dumpedCore: Bool)
+            case signalled(Signal, dumpedCore: Bool)
             /// Other code in this program collected it: by a wait for any child, or by ignoring SIGCHLD.
             case unknown
         }
@@ -230,7 +230,7 @@ extension ChildProcess {
             case 0, -EAGAIN: return nil
             case CInt(CLD_EXITED): reason = .exited(status: end.status)
             case CInt(CLD_KILLED), CInt(CLD_DUMPED):
-                reason = .signalled(end.status, dumpedCore: end.code == CInt(CLD_DUMPED))
+                reason = .signalled(Signal(rawValue: end.status), dumpedCore: end.code == CInt(CLD_DUMPED))
             default: reason = .unknown
             }
             resourceUse = ResourceUse(
@@ -244,12 +244,12 @@ extension ChildProcess {
 }
 
 extension ChildProcess.Termination.Reason: CustomStringConvertible {
-    /// A phrase such as `exited with status 1` or `ended by signal 9`.
+    /// A phrase such as `exited with status 1` or `ended by SIGKILL`.
     public var description: String {
         switch self {
         case .exited(let status): "exited with status \(status)"
         case .signalled(let signal, let dumpedCore):
-            "ended by signal \(signal)\(dumpedCore ? ", core dumped" : "")"
+            "ended by \(signal)\(dumpedCore ? ", core dumped" : "")"
         case .unknown: "ended"
         }
     }

@@ -35,7 +35,7 @@ struct EventFixture: Sendable {
             let ticks = loop.ticks(every: isIdle ? .seconds(3600) : .microseconds(200), inModes: modes)
             next = { await ticks.makeAsyncIterator().next() != nil }
         case .signals:
-            let signals = try loop.signals(SIGWINCH, inModes: modes)
+            let signals = try loop.signals(.windowSizeChange, inModes: modes)
             next = { try await signals.makeAsyncIterator().next() != nil }
         case .readiness:
             let pipe = try WatchedPipe(on: loop, inModes: modes)

@@ -181,22 +181,22 @@ import Testing
     @Test func `signals come to the task, and their actions are restored`() async {
         await #expect(processExitsWith: .signal(SIGTERM)) {
             let thread = try RunLoopThread(name: "signals")
-            let events = try thread.runLoop.signals(SIGTERM, SIGUSR1)
-            var signals: [CInt] = []
+            let events = try thread.runLoop.signals(.terminate, .userDefinedOne)
+            var signals: [Signal] = []
             deliver(SIGUSR1)
             for try await signal in events {
                 signals.append(signal)
                 if signals.count == 3 { break }
                 deliver(signals.count == 1 ? SIGTERM : SIGUSR1)
             }
-            #expect(signals == [SIGUSR1, SIGTERM, SIGUSR1])
+            #expect(signals == [.userDefinedOne, .terminate, .userDefinedOne])
             end(consume events, of: thread)
             deliver(SIGTERM)
         }
     }
 
     @Test func `what cannot be watched is an error of the sequence, which ends with it`() async throws {
-        #expect(throws: IOError(.watch, "signal 9", .invalidArgument)) { try loop.signals(SIGKILL) }
+        #expect(throws: IOError(.watch, "SIGKILL", .invalidArgument)) { try loop.signals(.kill) }
         let file = try FileDescriptor.open("/proc/self/exe", .readOnly)
         defer { try? file.close() }
         let events = loop.readiness(of: file, for: .readable).makeAsyncIterator()
@@ -242,7 +242,7 @@ extension Result<Bool, any Error> {
 }
 
 /// Releases `events`, and waits for the loop's next pass.
-private func end(_ events: consuming RunLoop.Events<CInt, any Error>, of thread: RunLoopThread) {
+private func end(_ events: consuming RunLoop.Events<Signal, any Error>, of thread: RunLoopThread) {
     _ = consume events
     thread.runLoop.performAndWait {}
 }

@@ -34,8 +34,10 @@ import Testing
         await #expect(throws: Failure.self) {
             try await withRunLoopThread(name: "scoped") { thread in
                 let canary = AtEnd { freed.value = true }
-                _ = thread.runLoop.performAndWait {
-                    RunLoop.current.perform(after: .seconds(3600)) { withExtendedLifetime(canary) {} }
+                synchronously {
+                    _ = thread.runLoop.performAndWait {
+                        RunLoop.current.perform(after: .seconds(3600)) { withExtendedLifetime(canary) {} }
+                    }
                 }
                 throw Failure()
             }
@@ -69,7 +71,7 @@ import Testing
             trace(thread.runLoop.isCurrent ? "on the thread" : "elsewhere")
         }
         // Until the task waits, and its loop has nothing else to do.
-        for _ in 0..<10 { thread.runLoop.performAndWait {} }
+        for _ in 0..<10 { synchronously { thread.runLoop.performAndWait {} } }
         thread.untilAsleep()
         thread.stop()
         await task.value

@@ -12,14 +12,14 @@ import Testing
     @Test func `the last cancel restores the action that the first source found`() throws {
         let signal = realTimeSignal(4)
         Glibc.signal(signal, SIG_IGN)
-        let sources = try (0..<3).map { _ in try SignalSource(signal) { _, _ in } }
+        let sources = try (0..<3).map { _ in try SignalSource(Signal(rawValue: signal)) { _, _ in } }
         for source in sources {
             #expect(!isIgnored(signal))
             source.cancel()
             source.cancel()
         }
         #expect(isIgnored(signal))
-        let again = try SignalSource(signal) { _, _ in }
+        let again = try SignalSource(Signal(rawValue: signal)) { _, _ in }
         #expect(!isIgnored(signal))
         again.cancel()
         #expect(isIgnored(signal))
@@ -27,7 +27,7 @@ import Testing
 
     @Test func `an action that other code installs meanwhile stays`() throws {
         let signal = realTimeSignal(5)
-        let source = try SignalSource(signal) { _, _ in }
+        let source = try SignalSource(Signal(rawValue: signal)) { _, _ in }
         Glibc.signal(signal, SIG_IGN)
         source.cancel()
         #expect(isIgnored(signal))
@@ -35,10 +35,10 @@ import Testing
 
     @Test func `a source catches its signal though other code has ignored it beside another source`() throws {
         let signal = realTimeSignal(9)
-        let first = try SignalSource(signal) { _, _ in }
+        let first = try SignalSource(Signal(rawValue: signal)) { _, _ in }
         Glibc.signal(signal, SIG_IGN)
         var count = 0
-        let second = try SignalSource(signal) { _, deliveries in count += deliveries }
+        let second = try SignalSource(Signal(rawValue: signal)) { _, deliveries in count += deliveries }
         try loop.add(second, forMode: .default)
         deliver(signal)
         loop.poll()
@@ -52,7 +52,7 @@ import Testing
     {
         let signal = realTimeSignal(10)
         var count = 0
-        let source = try SignalSource(signal) { _, deliveries in count += deliveries }
+        let source = try SignalSource(Signal(rawValue: signal)) { _, deliveries in count += deliveries }
         for (index, mode) in [RunLoop.Mode.default, .tracking].enumerated() {
             Glibc.signal(signal, SIG_IGN)
             deliver(signal)
@@ -68,9 +68,9 @@ import Testing
     @Test func `the action that is restored is the last that other code had installed`() throws {
         let signal = realTimeSignal(11)
         Glibc.signal(signal, SIG_IGN)
-        let first = try SignalSource(signal) { _, _ in }
+        let first = try SignalSource(Signal(rawValue: signal)) { _, _ in }
         Glibc.signal(signal, SIG_DFL)
-        let second = try SignalSource(signal) { _, _ in }
+        let second = try SignalSource(Signal(rawValue: signal)) { _, _ in }
         for source in [first, second] { source.cancel() }
         #expect(!isIgnored(signal))
     }
@@ -78,7 +78,7 @@ import Testing
     @Test func `after a handler has cancelled its source, the signal does what it did before`() async {
         await #expect(processExitsWith: .signal(SIGTERM)) {
             try onAThread {
-                let source = try SignalSource(SIGTERM) { source, _ in
+                let source = try SignalSource(.terminate) { source, _ in
                     source.cancel()
                     deliver(SIGTERM)
                 }
@@ -111,12 +111,12 @@ import Testing
             let loop = thread.runLoop
             // By then the loop has the descriptors that it sleeps with.
             loop.untilAsleep()
-            let descriptors = loop.performAndWait { ownDescriptors() }
+            let descriptors = loop.performSynchronously { ownDescriptors() }
             for _ in 0..<100 {
-                _ = try SignalSource(SIGUSR1) { _, _ in }
-                _ = try loop.signals(SIGUSR1, SIGUSR2)
+                _ = try SignalSource(.userDefinedOne) { _, _ in }
+                _ = try loop.signals(.userDefinedOne, .userDefinedTwo)
             }
-            #expect(loop.performAndWait { ownDescriptors() } == descriptors)
+            #expect(loop.performSynchronously { ownDescriptors() } == descriptors)
             thread.stop()
         }
     }
@@ -138,7 +138,7 @@ import Testing
     for round in 0..<100 {
         var calls = 0
         let sources = try (0..<3).map { index in
-            try SignalSource(index == 0 ? wanted : noise) { source, count in
+            try SignalSource(Signal(rawValue: index == 0 ? wanted : noise)) { source, count in
                 #expect(count > 0)
                 calls += 1
                 source.cancel()

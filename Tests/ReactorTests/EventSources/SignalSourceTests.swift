@@ -7,7 +7,7 @@ import Testing
 
 /// A source whose handler is all that retains `canary`.
 func makeSource(_ signal: CInt, _ canary: AtEnd) throws -> SignalSource {
-    try SignalSource(signal) { _, _ in withExtendedLifetime(canary) {} }
+    try SignalSource(Signal(rawValue: signal)) { _, _ in withExtendedLifetime(canary) {} }
 }
 
 /// Sends `signal` to this thread, and returns when it has been caught. Dispatch's threads, and those that they make, block
@@ -36,11 +36,11 @@ func isIgnored(_ signal: CInt) -> Bool {
     @Test func `the handler gets the number of deliveries, on the loop's thread, of its signal alone`() throws
     {
         var counts: [Int] = []
-        let source = try SignalSource(SIGUSR1) { source, count in
-            #expect(loop.isCurrent && source.signal == SIGUSR1)
+        let source = try SignalSource(.userDefinedOne) { source, count in
+            #expect(loop.isCurrent && source.signal == .userDefinedOne)
             counts.append(count)
         }
-        let other = try SignalSource(SIGUSR2) { _, _ in Issue.record("called for another signal") }
+        let other = try SignalSource(.userDefinedTwo) { _, _ in Issue.record("called for another signal") }
         for each in [source, other] { try loop.add(each, forMode: .default) }
         for count in [1, 3] {
             for _ in 0..<count { deliver(SIGUSR1) }
@@ -52,7 +52,7 @@ func isIgnored(_ signal: CInt) -> Bool {
 
     @Test func `deliveries are kept until the source is in a mode that runs`() throws {
         var counts: [Int] = []
-        let source = try SignalSource(SIGUSR1) { _, count in counts.append(count) }
+        let source = try SignalSource(.userDefinedOne) { _, count in counts.append(count) }
         deliver(SIGUSR1)
         try loop.add(source, forMode: .custom)
         deliver(SIGUSR1)
@@ -78,7 +78,7 @@ func isIgnored(_ signal: CInt) -> Bool {
                 for _ in 0..<sent { kill(getpid(), signal) }
                 return
             }
-            let source = try! SignalSource(signal) { source, count in
+            let source = try! SignalSource(Signal(rawValue: signal)) { source, count in
                 let total = counted.update { counts in
                     counts[index] += count
                     return counts[index]
@@ -94,7 +94,7 @@ func isIgnored(_ signal: CInt) -> Bool {
 
     @Test(arguments: [SIGKILL, SIGSTOP, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, 0, -1, 65, 1_000])
     func `a signal that cannot be caught, or that reports a fault, is refused`(signal: CInt) {
-        #expect(throws: Errno.invalidArgument) { try SignalSource(signal) { _, _ in } }
+        #expect(throws: Errno.invalidArgument) { try SignalSource(Signal(rawValue: signal)) { _, _ in } }
     }
 
     @Test func `cancelling a source, or dropping it outside a loop, releases the handler and the signal`()

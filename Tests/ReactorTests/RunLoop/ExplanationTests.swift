@@ -179,7 +179,7 @@ func numbers(in text: String) -> [Int] { text.split(separator: " ").compactMap {
         let sources: [(EventSource, name: String)] = [
             (listener, "'front'"),
             (socket, "descriptor \(try socket.descriptor.rawValue)"),
-            (try SignalSource(SIGWINCH) { _, _ in }, "signal \(SIGWINCH)"),
+            (try SignalSource(.windowSizeChange) { _, _ in }, "SIGWINCH"),
             (try FileWatcher { _, _ in }, "file watcher"),
             (try ClockTimer(.wallClock, at: nil) { _, _ in }, "wall clock"),
             (ProcessSource(child) { _, _ in }, "process \(child.processIdentifier)"),
@@ -191,7 +191,7 @@ func numbers(in text: String) -> [Int] { text.split(separator: " ").compactMap {
             let asked = Carrier(source)
             onThreads(1) { _ in texts.expectNew(asked.value.explain()) }
         }
-        try child.send(SIGKILL)
+        try child.send(.kill)
         _ = child.wait()
     }
 

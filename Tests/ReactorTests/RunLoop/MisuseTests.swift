@@ -111,7 +111,7 @@ enum Misuse: String, CaseIterable, Codable {
                 loop.run(in: .default)
             }
             ending.wait().untilAsleep()
-            ending.wait().performAndWait(inModes: names.map { RunLoop.Mode(rawValue: $0) }) {}
+            ending.wait().performSynchronously(inModes: names.map { RunLoop.Mode(rawValue: $0) }) {}
         }
         #expect(result.message.contains("has ended"))
     }

@@ -38,7 +38,7 @@ enum ObserverWork: CaseIterable, Sendable {
         if isPair { input.open() }
         if self != .openedStream { observed.open() }
         if self != .scheduledStream { observed.schedule(in: loop, forMode: .default) }
-        if isPair { pair.output.write([7]) }
+        if isPair { _ = pair.output.write([7]) }
         // The events so far are delivered before the observer is there.
         for _ in 0..<5 { loop.poll() }
         isPrepared = true

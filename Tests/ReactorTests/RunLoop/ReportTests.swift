@@ -60,7 +60,7 @@ func debugged(
                 } == [])
             let source = RunLoop.Source(label: "shared") {}
             let server = try RunLoopThread(name: "server")
-            server.runLoop.performAndWait { RunLoop.current.add(source, forMode: .default) }
+            server.runLoop.performSynchronously { RunLoop.current.add(source, forMode: .default) }
             let reports = try debugged { loop, _ in
                 loop.add(source, forMode: .custom)
                 for _ in 0..<1000 {
@@ -134,7 +134,7 @@ func debugged(
             begun.wait()
             let (ready, quiet) = (try TestPipe(), try TestPipe())
             ready.put()
-            stuck.runLoop.performAndWait {
+            stuck.runLoop.performSynchronously {
                 let loop = RunLoop.current
                 Timer.scheduled(every: .seconds(1_000), label: "not due") { _ in }
                 let misplaced = Timer.scheduled(after: .zero, forMode: .custom, label: "misplaced") { _ in }
@@ -150,7 +150,7 @@ func debugged(
             }
             let unwoken = RunLoop.Source(label: "unwoken") {}
             stuck.runLoop.add(unwoken, forMode: .default)
-            stuck.runLoop.performAndWait {}
+            stuck.runLoop.performSynchronously {}
             stuck.untilAsleep()
             unwoken.signal()
             let labels = ["misplaced", "signalled", "ready", "answers", "unwoken"]
@@ -235,7 +235,7 @@ func debugged(
                 RunLoop.current.poll()
             }.join()
             let thread = try RunLoopThread(name: "network")
-            thread.runLoop.performAndWait {}
+            thread.runLoop.performSynchronously {}
             await MainActor.run { RunLoop.main.perform(inModes: [.common]) {} }
             #expect(reports.value.isEmpty, "\(reports.value)")
             DispatchQueue.global().async { Timer.scheduled(after: .zero) { _ in } }

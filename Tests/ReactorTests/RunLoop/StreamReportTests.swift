@@ -119,7 +119,7 @@ import Testing
                     #expect(reports.value.contains { $0.text.contains(name) }, "\(reports.value)")
                 }
                 for child in children {
-                    try child.process.send(SIGKILL)
+                    try child.process.send(.kill)
                     _ = child.process.wait()
                 }
             }

@@ -81,7 +81,7 @@ import Testing
         let output = OutputStream(toMemory: ())
         #expect(output.write([1], maxLength: 1) == -1 && output.streamStatus == .notOpen)
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            OutputStream(toMemory: ()).write("text")
+            _ = synchronously { OutputStream(toMemory: ()).write("text") }
         }
         #expect(result.message.contains("open()"))
     }

@@ -150,7 +150,7 @@ import Testing
         }
         // The line was put back, or is in the socket.
         #expect(input.protect(by: MaskingSecurity()))
-        #expect(input.read(upTo: 100).isEmpty)
+        #expect(synchronously { input.read(upTo: 100).isEmpty })
         #expect(fixture.output.writeOnce([1]) == -1)
         for stream in fixture.streams {
             #expect(stream.streamError as? Masking.Failure == .unprotectedBytes)

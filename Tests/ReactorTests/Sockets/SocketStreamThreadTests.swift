@@ -84,7 +84,7 @@ import Testing
                 let fixture = try SocketFixture()
                 let (server, arrived, released) = (fixture.server, Answer<Void>(), Answer<Void>())
                 // It has woken for the connection, and is about to take it.
-                sockets.performAndWait {
+                sockets.performSynchronously {
                     let observer = RunLoop.Observer(for: .afterWaiting) { observer, _ in
                         guard server?.hasPendingConnection == true else { return }
                         observer.invalidate()
@@ -98,7 +98,7 @@ import Testing
                 fixture.releaseStreams()
                 released.give(())
                 // Else the server's end would be the connection's.
-                sockets.performAndWait {}
+                sockets.performSynchronously {}
             }
             try #require(openSockets() == before)
         }

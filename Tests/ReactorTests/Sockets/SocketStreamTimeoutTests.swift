@@ -1,5 +1,6 @@
 import Glibc
 import Reactor
+import ReactorTestSupport
 import ReactorTesting
 import SystemPackage
 import Testing
@@ -63,7 +64,7 @@ import Testing
             fixture.output.writeTimeout = .nanoseconds(1)
             try fixture.openBoth()
             try #require(fixture.output.writeOnce([1]) == 1)
-            let passes = try streamsLoop().performAndWait { RunLoop.current.passesInAWhile() }
+            let passes = try streamsLoop().performSynchronously { RunLoop.current.passesInAWhile() }
             try #require(passes < 50)
             try #require(fixture.output.streamStatus == .open)
         }

@@ -57,7 +57,7 @@ import Testing
     func `closing the input ends a read or write that waits`(reads: Bool) throws {
         let pair = Stream.boundPair(bufferSize: 1)
         for stream in [pair.input, pair.output] { stream.open() }
-        if !reads { pair.output.write([1]) }
+        if !reads { _ = pair.output.write([1]) }
         let waiting = Carrier((input: pair.input, stream: reads ? pair.input as Stream : pair.output))
         let closer = try JoinableThread(name: "closer") {
             waitUntil { waiting.value.stream.streamStatus == (reads ? .reading : .writing) }
@@ -78,7 +78,7 @@ import Testing
         let pair = Stream.boundPair(bufferSize: 2)
         pair.input.open()
         pair.output.start(writer)
-        pair.output.write([UInt8](repeating: 1, count: written))
+        _ = pair.output.write([UInt8](repeating: 1, count: written))
         if isDelivered { loop.settle() }
         let delivered = writer.events.count
         pair.input.close()

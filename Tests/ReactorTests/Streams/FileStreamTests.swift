@@ -148,7 +148,7 @@ import Testing
         let output = OutputStream(path: path)
         #expect(output.setProperty(UInt8(3), forKey: key))
         output.open()
-        output.write([7])
+        _ = output.write([7])
         #expect(output.property(forKey: key) as? Int == 4)
         output.close()
         #expect(try content(of: path) == [0, 0, 0, 7])

@@ -148,7 +148,7 @@ private final class OwnDelegate: InputStream, StreamDelegate {
     func `a stream that always has room does not starve others`(isOneByOne: Bool) throws {
         let (pipe, writer, reader) = (try TestPipe(), Recorder(), Recorder())
         let output = OutputStream.toMemory()
-        writer.onEvent = { _, event in if event == .hasSpaceAvailable { output.write([1]) } }
+        writer.onEvent = { _, event in if event == .hasSpaceAvailable { _ = output.write([1]) } }
         output.start(writer)
         let input = InputStream(descriptor: pipe.readEnd)
         reader.onEvent = { _, _ in RunLoop.current.stop() }

@@ -132,7 +132,7 @@ final class Fixture {
         default:
             let pair = Stream.boundPair(bufferSize: bytes.count)
             pair.output.open()
-            pair.output.write(bytes)
+            _ = pair.output.write(bytes)
             pair.output.close()
             return pair.input
         }

@@ -137,7 +137,7 @@ import Testing
             counter.wait { $0.count == 2 }
             try waitForStreamsThread()
             // A thread that spins makes tens of thousands of passes.
-            let passes = try streamsLoop().performAndWait { RunLoop.current.passesInAWhile() }
+            let passes = try streamsLoop().performSynchronously { RunLoop.current.passesInAWhile() }
             try #require(counter.events.value == [1, 2] && passes < 10)
         }
     }

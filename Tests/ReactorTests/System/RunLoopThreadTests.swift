@@ -87,7 +87,7 @@ import Testing
             for round in 0..<10 {
                 let threads = try (0..<10).map { _ in try RunLoopThread(name: "round \(round)") }
                 #expect(ownThreads(named: "round \(round)") == 10)
-                for thread in threads { thread.runLoop.performAndWait { _ = RunLoop.current.poll() } }
+                for thread in threads { thread.runLoop.performSynchronously { _ = RunLoop.current.poll() } }
                 #expect(ownDescriptors() > descriptors)
                 for thread in threads { thread.stop() }
             }

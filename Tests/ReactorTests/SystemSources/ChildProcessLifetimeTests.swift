@@ -94,8 +94,8 @@ import Testing
         let member = try #require(Int32(leader.standardOutput!.read { $0.hasSuffix("\n") }.dropLast()))
         waitpid(leader.process.processIdentifier, nil, 0)
         #expect(leader.process.wait()?.reason == .unknown)
-        #expect(throws: Errno.noSuchProcess) { try leader.process.sendToGroup(SIGKILL) }
-        #expect(throws: Errno.noSuchProcess) { try leader.process.send(SIGKILL) }
+        #expect(throws: Errno.noSuchProcess) { try leader.process.sendToGroup(.kill) }
+        #expect(throws: Errno.noSuchProcess) { try leader.process.send(.kill) }
         kill(member, SIGKILL)
     }
 
@@ -105,17 +105,17 @@ import Testing
         #expect(child.standardOutput!.read { $0.hasSuffix("\n") } == "ready\n")
         let start = Deadline.now
         child.process.terminate(killAfter: .milliseconds(20))
-        #expect(child.process.wait()?.reason == .signalled(SIGKILL, dumpedCore: false))
+        #expect(child.process.wait()?.reason == .signalled(.kill, dumpedCore: false))
         #expect(start.duration(to: .now) >= .milliseconds(20))
     }
 
     @Test func `a child with a parent-death signal ends with the thread that has spawned it`() throws {
         let child = try madeElsewhere {
             var configuration = ChildProcess.Configuration("sleep", ["1000"])
-            configuration.parentDeathSignal = SIGTERM
+            configuration.parentDeathSignal = .terminate
             return try ChildProcess.spawn(configuration).process
         }
-        #expect(child.wait()?.reason == .signalled(SIGTERM, dumpedCore: false))
+        #expect(child.wait()?.reason == .signalled(.terminate, dumpedCore: false))
     }
 
     @Test func `hundreds of children run at once, and end in one pass`() throws {
@@ -155,7 +155,7 @@ import Testing
         try child.process.resizeTerminal(to: .init(rows: 30, columns: 100))
         // The shell runs its trap when its read is over.
         child.standardInput!.open()
-        child.standardInput!.write([10])
+        _ = child.standardInput!.write([10])
         #expect(output.read { $0.contains("30 100") }.contains("30 100\r\n"))
         _ = output.read { _ in false }
         #expect(output.streamStatus == .atEnd)
@@ -168,7 +168,7 @@ import Testing
         child.standardOutput!.open()
         child.standardInput!.close()
         child.standardOutput!.close()
-        #expect(child.process.wait()?.reason == .signalled(SIGHUP, dumpedCore: false))
+        #expect(child.process.wait()?.reason == .signalled(.hangUp, dumpedCore: false))
         #expect(throws: Errno.badFileDescriptor) { try child.process.resizeTerminal(to: .init()) }
     }
 

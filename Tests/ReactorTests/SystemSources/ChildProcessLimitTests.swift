@@ -102,7 +102,7 @@ import Testing
         #expect(child.wait(until: .now + .milliseconds(20)) == nil)
         isOver.value = true
         sender.join()
-        try child.send(SIGKILL)
+        try child.send(.kill)
         _ = child.wait()
     }
 
@@ -113,7 +113,7 @@ import Testing
             let child = try ChildProcess.shell(
                 "cat; echo survived", standardInput: .stream, standardOutput: .file(FilePath(path)))
             child.standardInput!.open()
-            child.standardInput!.write(Array("read\n".utf8))
+            _ = synchronously { child.standardInput!.write(Array("read\n".utf8)) }
             // Not closed before the process ends.
             _ = Unmanaged.passRetained(child.standardInput!)
         }

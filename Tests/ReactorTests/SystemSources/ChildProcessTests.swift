@@ -14,7 +14,7 @@ import Testing
         #expect(termination.isSuccess && child.process.termination == termination)
         #expect(
             termination.resourceUse.maximumResidentSize > 100_000 && termination.resourceUse.minorFaults > 0)
-        #expect(throws: Errno.noSuchProcess) { try child.process.send(SIGTERM) }
+        #expect(throws: Errno.noSuchProcess) { try child.process.send(.terminate) }
     }
 
     @Test func `the exit status, or the signal that ends the child, is reported`() throws {
@@ -22,7 +22,7 @@ import Testing
             let child = try ChildProcess.shell("exit \(status)")
             #expect(child.process.wait()?.reason == .exited(status: status))
         }
-        for signal in [SIGTERM, SIGKILL] {
+        for signal in [.terminate, .kill] as [Signal] {
             let child = try ChildProcess.spawn(.init("sleep", ["1000"])).process
             #expect(child.termination == nil)
             #expect(child.wait(until: .now + .milliseconds(1)) == nil)
@@ -40,12 +40,12 @@ import Testing
         input.open()
         // Another child that is being spawned may have the pipe for a moment.
         waitUntil {
-            input.write([0])
+            _ = input.write([0])
             return input.streamError != nil
         }
         let error = try #require(input.streamError as? IOError)
         #expect(error.errno == .brokenPipe && error.subject.contains("sh"))
-        try child.process.send(SIGKILL)
+        try child.process.send(.kill)
         _ = child.process.wait()
     }
 
@@ -148,11 +148,11 @@ import Testing
         leader.standardOutput!.open()
         let other = try #require(Int32(leader.standardOutput!.read { $0.hasSuffix("\n") }.dropLast()))
         #expect(getpgid(other) == leader.process.processIdentifier)
-        try leader.process.sendToGroup(SIGKILL)
-        #expect(leader.process.wait()?.reason == .signalled(SIGKILL, dumpedCore: false))
+        try leader.process.sendToGroup(.kill)
+        #expect(leader.process.wait()?.reason == .signalled(.kill, dumpedCore: false))
         // The pipe has no writer any more.
         #expect(leader.standardOutput!.read(upTo: 1).isEmpty)
-        #expect(throws: Errno.noSuchProcess) { try leader.process.sendToGroup(SIGKILL) }
+        #expect(throws: Errno.noSuchProcess) { try leader.process.sendToGroup(.kill) }
         let child = try ChildProcess.shell("cat", standardInput: .stream) { $0.group = .newSession }
         #expect(getsid(child.process.processIdentifier) == child.process.processIdentifier)
         #expect(throws: Errno(rawValue: ENOTTY)) {

@@ -57,7 +57,7 @@ extension OutputStream {
     /// Opens the stream, writes `text`, and closes it.
     func writeAllAndClose(_ text: String) {
         open()
-        write(Array(text.utf8))
+        _ = write(Array(text.utf8))
         close()
     }
 }

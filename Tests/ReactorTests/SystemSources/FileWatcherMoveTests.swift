@@ -34,7 +34,7 @@ import Testing
         tree.make("a", "b")
         let events = try home.loop.fileEvents(at: tree.path)
         // The loop does not read meanwhile.
-        home.loop.performAndWait { tree.moveBetweenReads() }
+        home.loop.performSynchronously { tree.moveBetweenReads() }
         try await home.loop.clock().sleep(for: .milliseconds(8))
         let iterator = events.makeAsyncIterator()
         for _ in 0..<2_047 { _ = try await iterator.next() }

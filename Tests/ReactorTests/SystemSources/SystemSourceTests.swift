@@ -31,7 +31,7 @@ import Testing
                 ) { source, _ in handler(source) }
             case .process:
                 var configuration = ChildProcess.Configuration("sleep", ["1000"])
-                configuration.parentDeathSignal = SIGKILL
+                configuration.parentDeathSignal = .kill
                 return ProcessSource(try ChildProcess.spawn(configuration).process) { source, _ in
                     handler(source)
                 }

@@ -94,13 +94,13 @@ import Testing
             processExitsWith: .failure, observing: [\.standardErrorContent]
         ) { [what = what as String] in
             let other = try RunLoopThread(name: "other")
-            let timer = RunLoop.main.performAndWait {
+            let timer = RunLoop.main.performSynchronously {
                 let timer = Timer.scheduled(after: .seconds(3600)) { _ in exit(0) }
                 RunLoop.main.remove(timer, forMode: .default)
                 return timer
             }
             if what == "adding" { other.runLoop.add(timer, forMode: .default) }
-            other.runLoop.performAndWait {
+            other.runLoop.performSynchronously {
                 if what == "firing" { timer.fire() } else { other.runLoop.add(timer, forMode: .default) }
             }
             exit(0)
