@@ -20,7 +20,7 @@ final class Exchange: StreamDelegate {
         }
         for second in 1...3 {
             Timer.scheduled(after: .seconds(second)) { [client] _ in
-                client.output.write(Array("request".utf8))
+                _ = client.output.write(Array("request".utf8))
             }
         }
     }

@@ -79,12 +79,12 @@ final class Console {
         let (rows, columns) = (max(size.rows - 1, 1), max(size.columns - 1, 1))
         let shown = bars.suffix(rows)
         // In one write, so that the bars do not flicker.
-        errors.write(
+        _ = errors.write(
             erasure() + shown.map { $0.line(columns: columns, isColored: isColored) + "\n" }.joined())
         widths = shown.map { _ in columns }
     }
 
-    private func eraseBars() { errors.write(erasure()) }
+    private func eraseBars() { _ = errors.write(erasure()) }
 
     /// What erases the bars on the screen.
     private func erasure() -> String {

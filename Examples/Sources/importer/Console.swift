@@ -22,7 +22,7 @@ final class Console: Sendable {
 
     func printError(_ message: String) {
         state.withLock { state in
-            state.stream.write("\(state.isBarVisible ? Self.clearLine : "")importer: \(message)\n")
+            _ = state.stream.write("\(state.isBarVisible ? Self.clearLine : "")importer: \(message)\n")
             state.isBarVisible = false
         }
     }
@@ -33,14 +33,14 @@ final class Console: Sendable {
         guard showsBar else { return }
         _ = state.withLockIfAvailable { state in
             guard state.stream.hasSpaceAvailable else { return }
-            state.stream.write(Self.bar(progress) + Self.clearLineEnd)
+            _ = state.stream.write(Self.bar(progress) + Self.clearLineEnd)
             state.isBarVisible = true
         }
     }
 
     func clearBar() {
         state.withLock { state in
-            if state.isBarVisible { state.stream.write(Self.clearLine) }
+            if state.isBarVisible { _ = state.stream.write(Self.clearLine) }
             state.isBarVisible = false
         }
     }

@@ -71,7 +71,7 @@ struct ImporterCommand: ParsableCommand {
     private func print(_ text: String, _ console: Console) -> Bool {
         let output = OutputStream(descriptor: .standardOutput)
         output.open()
-        output.write(text + "\n")
+        _ = output.write(text + "\n")
         guard let error = output.streamError as? IOError, error.errno != .brokenPipe else { return true }
         console.printError("standard output: \(error.errno)")
         return false

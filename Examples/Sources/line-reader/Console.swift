@@ -44,7 +44,7 @@ final class Console {
 
     func printError(_ message: String) { write("line-reader: \(message)\n") }
 
-    private func write(_ text: String) { stream.write(text) }
+    private func write(_ text: String) { _ = stream.write(text) }
 }
 
 extension Int {

@@ -72,6 +72,6 @@ final class ReadingSession {
             hasFailed = true
             console.printError("standard output: \(fault)")
         }
-        return signal.map { 128 + $0 } ?? (hasFailed ? 1 : 0)
+        return signal.map { 128 + $0.rawValue } ?? (hasFailed ? 1 : 0)
     }
 }

@@ -189,7 +189,7 @@ final class Scroller {
         let rows = viewport.rows
         texts = texts.filter { rows.contains($0.key) }
         workers.want(rows.filter { texts[$0] == nil })
-        terminal.output.write(Screen(size, header, viewport, texts).text)
+        _ = terminal.output.write(Screen(size, header, viewport, texts).text)
     }
 
     private var header: String {

@@ -69,7 +69,7 @@ struct ScrollerCommand: ParsableCommand {
     private func fail(_ message: String, _ code: CInt) -> ExitCode {
         let errors = OutputStream(descriptor: .standardError)
         errors.open()
-        errors.write("scroller: \(message)\n")
+        _ = errors.write("scroller: \(message)\n")
         return ExitCode(code)
     }
 }

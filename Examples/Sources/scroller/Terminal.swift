@@ -31,7 +31,7 @@ final class Terminal {
         raw.c_lflag &= ~tcflag_t(ICANON | ECHO)
         raw.c_iflag &= ~tcflag_t(IXON)
         unsafe tcsetattr(STDIN_FILENO, TCSANOW, &raw)
-        output.write(Self.enterSequence)
+        _ = output.write(Self.enterSequence)
         isActive = true
     }
 
@@ -39,7 +39,7 @@ final class Terminal {
     func leave() {
         guard isActive else { return }
         isActive = false
-        output.write("\(Self.leaveSequence)")
+        _ = output.write("\(Self.leaveSequence)")
         // Fails if the terminal has gone, or accepts nothing.
         try? output.flush(until: .now.advanced(by: .seconds(1)))
         guard isForeground else { return }

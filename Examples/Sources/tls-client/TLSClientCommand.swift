@@ -34,11 +34,10 @@ struct TLSClientCommand: ParsableCommand {
         try StandardDescriptors.fillGaps()
         var settings = TLSSettings.client()
         if let ca { settings.trust = .file(ca) }
-        let (input, output) = Stream.connection(toHost: host, port: port)
-        output.proxy = proxy?.proxy
-        try input.startTLS(settings)
+        let connection = Connection(
+            toHost: host, port: port, options: .init(proxy: proxy?.proxy), security: try .tls(settings))
         let route = proxy.map { " through \($0.proxy.host):\($0.proxy.port)" } ?? ""
-        let session = Session(input, output, peer: "\(host):\(port)\(route)")
+        let session = Session(connection, peer: "\(host):\(port)\(route)")
         session.start()
         RunLoop.main.run(in: .default)
         if let error = session.error {
@@ -75,77 +74,68 @@ struct ProxyArgument: ExpressibleByArgument {
 }
 
 /// A connection, and the standard input and output that it is copied from and to.
-private final class Session: StreamDelegate {
-    private let input: InputStream
-    private let output: OutputStream
+private final class Session: ConnectionDelegate, StreamDelegate {
+    private let connection: Connection
     private let terminal = (
         input: InputStream(descriptor: .standardInput), output: OutputStream(descriptor: .standardOutput)
     )
     /// Whom the certificate is for, and the proxy on the way.
     private let peer: String
     private(set) var error: (any Error)?
-    private var hasInput = false
-    private var hasSpace = false
 
-    init(_ input: InputStream, _ output: OutputStream, peer: String) {
-        (self.input, self.output, self.peer) = (input, output, peer)
-    }
+    init(_ connection: Connection, peer: String) { (self.connection, self.peer) = (connection, peer) }
 
     func start() {
         terminal.output.open()
-        for stream in [input, output] { start(stream) }
+        connection.open(delegate: self)
     }
 
-    private func start(_ stream: Stream) {
-        stream.delegate = self
-        stream.schedule(in: .current, forMode: .default)
-        stream.open()
+    func connection(_ connection: Connection, handle event: Stream.Event) {
+        switch event {
+        case .openCompleted: opened()
+        case .hasBytesAvailable: receive()
+        case .hasSpaceAvailable: send()
+        case .endEncountered: end(nil)
+        case .errorOccurred: end(connection.error)
+        default: break
+        }
     }
 
     func stream(_ stream: Stream, handle event: Stream.Event) {
         switch event {
-        case .openCompleted where stream === input: opened()
-        case .hasBytesAvailable where stream === input: receive()
-        case .hasBytesAvailable: send(input: true, space: hasSpace)
-        case .hasSpaceAvailable: send(input: hasInput, space: true)
-        case .endEncountered where stream === terminal.input: endOutput()
-        case .endEncountered where stream === input: end(nil)
+        case .hasBytesAvailable: send()
+        case .endEncountered: connection.finish()
         case .errorOccurred: end(stream.streamError)
         default: break
         }
     }
 
     private func opened() {
-        if let session = input.tlsSession {
+        if let session = connection.tlsSession {
             Self.report("\(session.version), \(session.cipher) with \(peer)")
         }
-        start(terminal.input)
+        terminal.input.delegate = self
+        terminal.input.schedule(in: .current, forMode: .default)
+        terminal.input.open()
     }
 
     private func receive() {
-        let bytes = input.read(upTo: 65_536)
+        let bytes = connection.receive()
         guard bytes.isEmpty || terminal.output.write(bytes) == bytes.count else {
             return end(terminal.output.streamError)
         }
     }
 
     /// Copies when there are bytes and room for them.
-    private func send(input hasInput: Bool, space hasSpace: Bool) {
-        (self.hasInput, self.hasSpace) = (hasInput, hasSpace)
-        guard hasInput, hasSpace else { return }
-        (self.hasInput, self.hasSpace) = (false, false)
-        let bytes = terminal.input.read(upTo: 16_384)
-        // Accepted in one piece: at an event for space, there is room for that much.
-        if !bytes.isEmpty { output.write(bytes) } else { self.hasSpace = true }
-    }
-
-    private func endOutput() {
-        do { try output.shutDown() } catch { end(error) }
+    private func send() {
+        guard terminal.input.hasBytesAvailable, connection.writableCount > 0 else { return }
+        do { try connection.send(terminal.input.read(upTo: connection.writableCount)) } catch { end(error) }
     }
 
     private func end(_ error: (any Error)?) {
         self.error = error
-        for stream in [input, output, terminal.input, terminal.output] { stream.close() }
+        connection.close()
+        for stream in [terminal.input, terminal.output] as [Stream] { stream.close() }
         RunLoop.main.stop()
     }
 
