@@ -24,8 +24,9 @@ final class Session: StreamDelegate {
         // The mailbox retains the session until it is closed.
         let replies = Mailbox<String?> { _, reply in self.enqueue(reply) }
         self.replies = replies
-        reader = LineReader(connection.streams.input, into: (), on: Self.queue, options: .init(limits: Self.limits)) {
-            _, line, _ in replies.post("\(line.byteCount)\n")
+        let (input, options) = (connection.streams.input, LineReader<Void>.Options(limits: Self.limits))
+        reader = LineReader(input, into: (), on: Self.queue, options: options) { _, line, _ in
+            replies.post("\(line.byteCount)\n")
         }
         reader.start { _ in replies.post(nil) }  // after the last reply
     }

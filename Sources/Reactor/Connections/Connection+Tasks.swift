@@ -210,7 +210,7 @@ extension Connection {
         do throws(Errno) {
             let loop = try RunLoop.place(of: #isolation, orOn: engine.scheduledPlace?.loop).0
             let deadline = timeout.deadline(on: loop)
-            try await turns.take(until: deadline, on: loop)
+            try await turns.take(until: deadline, on: loop, of: self)
             return deadline.map { loop.now.duration(to: $0) }
         } catch .canceled {
             throw CancellationError()

@@ -1,15 +1,15 @@
 import Synchronization
 import SystemPackage
 
-/// Lets the writes of a connection take turns, in the order of their calls.
-final class WriteTurns: Sendable {
-    private struct State {
+/// Lets the writes of a connection, which has it, take turns in the order of their calls.
+struct WriteTurns: ~Copyable, Sendable {
+    struct State {
         var isTaken = false
         var waiters: [Waiter] = []
         var nextID = 0
     }
 
-    private struct Waiter {
+    struct Waiter {
         let id: Int
         let continuation: CheckedContinuation<Errno?, Never>
     }
@@ -30,15 +30,19 @@ final class WriteTurns: Sendable {
     /// - Parameters:
     ///   - deadline: When to give up; nil for never.
     ///   - loop: Whose time that is.
+    ///   - connection: Whose turns these are.
     /// - Throws: `Errno.timedOut`, `Errno.canceled`.
-    nonisolated(nonsending) func take(until deadline: Deadline?, on loop: RunLoop) async throws(Errno) {
+    nonisolated(nonsending) func take(
+        until deadline: Deadline?, on loop: RunLoop, of connection: Connection
+    ) async throws(Errno) {
         if takeIfFree() { return }
         let id = state.withLock { state in
             state.nextID += 1
             return state.nextID
         }
         let timer = deadline.map { deadline in
-            Timer(fireDate: deadline, of: loop) { [weak self] _ in self?.end(id, .timedOut) }
+            Timer(fireDate: deadline, of: loop) { [weak connection] _ in connection?.turns.end(id, .timedOut)
+            }
         }
         if let timer { loop.add(timer, forMode: .common) }
         defer { timer?.invalidate() }
@@ -50,7 +54,7 @@ final class WriteTurns: Sendable {
                 if let deadline, deadline <= loop.now { end(id, .timedOut) }
             }
         } onCancel: {
-            end(id, .canceled)
+            connection.turns.end(id, .canceled)
         }
         if let failure { throw failure }
     }

@@ -188,7 +188,8 @@ private final class PortConnection: StreamDelegate {
     private var awaitedMegabyte: Int?
 
     init(_ connection: Connection, _ server: PortServer) {
-        (input, output, peer) = (connection.streams.input, connection.streams.output, connection.peerAddress ?? .unixUnnamed)
+        (input, output) = connection.streams
+        peer = connection.peerAddress ?? .unixUnnamed
         self.server = server
     }
 
