@@ -44,6 +44,7 @@ extension Connection {
     ///
     /// - Throws: As ``connect(toHost:port:options:security:timeout:)``.
     nonisolated(nonsending) public func open() async throws {
+        if halves.input.streamStatus == .open, halves.output.streamStatus != .notOpen { return }
         do {
             let use = StreamUse(halves.input)
             try await use.waitUntilOpen(isolation: #isolation)
@@ -104,19 +105,22 @@ extension Connection {
         return try await halves.input.read(until: delimiter, limit: limit, timeout: timeout)
     }
 
-    /// The bytes from the peer in chunks, for `for try await`; as ``InputStream/chunks``.
+    /// The bytes from the peer in chunks, for `for try await`; as ``InputStream/chunks``. Opens the connection.
     ///
     /// - Parameter count: The most bytes of a chunk, at least one.
     public func chunks(upTo count: Int = InputStream.defaultChunkSize) -> InputStream.Chunks {
-        halves.input.chunks(upTo: count)
+        openBoth()
+        return halves.input.chunks(upTo: count)
     }
 
-    /// The lines from the peer as text, for `for try await`; as ``InputStream/lines(text:terminator:limit:overflow:)``.
+    /// The lines from the peer as text, for `for try await`; as ``InputStream/lines(text:terminator:limit:overflow:)``. Opens
+    /// the connection.
     public func lines(
         text policy: TextPolicy = .repair, terminator: LineTerminator = .newline,
         limit: Int = LineFramer.defaultLimit, overflow: LineFramer.Overflow = .fail
     ) -> InputStream.Lines {
-        halves.input.lines(text: policy, terminator: terminator, limit: limit, overflow: overflow)
+        openBoth()
+        return halves.input.lines(text: policy, terminator: terminator, limit: limit, overflow: overflow)
     }
 
     /// Opens the output too, as a read alone opens the input only.
@@ -173,7 +177,9 @@ extension Connection {
 
     /// Fails the connection if a write has ended after some of its bytes. Returns the error of the write.
     private func cut(_ error: any Error, after accepted: Int) -> any Error {
-        if accepted > 0 { socket.fail((error as? IOError)?.errno ?? .canceled, on: .output) }
+        if accepted > 0, halves.output.streamStatus != .closed {
+            socket.fail((error as? IOError)?.errno ?? .canceled, on: nil)
+        }
         return error
     }
 
@@ -235,7 +241,7 @@ extension Connection {
     /// ```
     ///
     /// - Parameters:
-    ///   - reading: Reads the connection. When it returns, `writing` is cancelled: the peer has ended.
+    ///   - reading: Reads the connection. When it returns, `writing` is cancelled.
     ///   - writing: Writes it. When it returns, reading goes on.
     /// - Throws: What the first of them throws.
     nonisolated(nonsending) public func run(

@@ -36,6 +36,12 @@ public final class Connection: Sendable {
     let turns = WriteTurns()
     /// Whether the delegate has been told that the peer has ended its direction.
     let peerHasEnded = Atomic(false)
+    /// Whether the delegate has tried to take bytes since this was cleared.
+    let hasReceived = Atomic(false)
+    /// Whether an event for space will come once everything was sent.
+    let isSpaceRequested = Atomic(false)
+    /// Keeps a message whole that is sent, and the end behind it.
+    let sending = Mutex(())
     /// How many bytes ``send(_:)`` may leave for later.
     let writeBufferSize: Int
 
@@ -89,12 +95,13 @@ public final class Connection: Sendable {
     }
 
     /// An accepted connection.
+    ///
+    /// - Parameter isConfigured: Whether the socket has the options that its listener's has.
     convenience init(
-        accepted descriptor: FileDescriptor, from peer: SocketAddress, _ options: Options,
-        _ security: Security?
+        accepted descriptor: FileDescriptor, from peer: SocketAddress, _ options: Options, isConfigured: Bool
     ) {
         let shared = SharedDescriptor(descriptor.rawValue, closesWhenDone: true)
-        self.init(SocketConnection(shared, peer: peer), options, security, isAccepted: true)
+        self.init(SocketConnection(shared, peer: peer), options, nil, isAccepted: isConfigured)
     }
 
     private init(

@@ -63,27 +63,54 @@ extension Connection {
     ///
     /// - Returns: None if none have arrived, at the end, and after a failure, which events tell apart.
     public func receive(upTo count: Int = InputStream.defaultChunkSize) -> [UInt8] {
-        count > 0 ? halves.input.readIfReady(upTo: count) ?? [] : []
+        guard count > 0 else { return [] }
+        hasReceived.store(true, ordering: .relaxed)
+        return halves.input.readIfReady(upTo: count) ?? []
     }
 
-    /// How many bytes ``send(_:)`` accepts now.
+    /// How many bytes ``send(_:)-([UInt8])`` accepts now.
     public var writableCount: Int {
-        halves.output.engine.isOpen ? max(writeBufferSize - (socket.bufferSlot.buffer?.count ?? 0), 0) : 0
+        guard halves.output.engine.isOpen else { return 0 }
+        let room = max(writeBufferSize - (socket.bufferSlot.buffer?.count ?? 0), 0)
+        guard let channel = socket.channel else { return room }
+        // Each record of 16 KiB has a head and a tail.
+        return channel.isEstablished ? max(room - (room / 16_384 + 1) * 32, 0) : 0
     }
 
     /// Sends all of `bytes`, or none: what the kernel does not take now waits in the connection, and is sent in the background.
     /// Any thread.
     ///
     /// - Throws: ``IOError`` with `Errno.noBufferSpace` if there are more bytes than ``writableCount``: then an event for space
-    ///   follows, unless there are more than the whole write buffer holds. `Errno.resourceBusy` while a task writes,
-    ///   `Errno.socketNotConnected` before the connection is open; or the error of the connection.
+    ///   follows. `Errno.messageTooLong` if there are more than the write buffer's size, `Errno.resourceBusy` while a task
+    ///   writes, `Errno.socketNotConnected` before the connection is open. `Errno.tooManyOpenFiles`, and the connection has
+    ///   failed, if the process has no descriptor left to send the rest by. Or the error of the connection.
     public func send(_ bytes: [UInt8]) throws {
+        try sending.withLock { _ in try sendInTurn(bytes) }
+    }
+
+    /// Sends a text in UTF-8; otherwise as ``send(_:)-([UInt8])``.
+    public func send(_ text: String) throws { try send(Array(text.utf8)) }
+
+    /// Ends the output once everything that was sent has left; bytes from the peer are still received. Any thread.
+    ///
+    /// Does nothing if that has been called, or the connection is not open.
+    public func finish() {
+        sending.withLock { _ in
+            if halves.output.engine.isOpen { try? halves.output.shutDown() }
+        }
+        if peerHasEnded.load(ordering: .sequentiallyConsistent), halves.output.streamStatus == .atEnd {
+            close()
+        }
+    }
+
+    private func sendInTurn(_ bytes: [UInt8]) throws {
         let engine = halves.output.engine
         if engine.status == .notOpen || engine.status == .opening {
             throw engine.failure(.socketNotConnected)
         }
         guard turns.takeIfFree() else { throw engine.failure(.resourceBusy) }
         defer { turns.pass() }
+        guard bytes.count <= writeBufferSize else { throw engine.failure(.messageTooLong) }
         guard bytes.count <= writableCount || !engine.isOpen else {
             requestSpace()
             throw engine.failure(.noBufferSpace)
@@ -95,31 +122,21 @@ extension Connection {
             let rest = try engine.writeIfReady(bytes.extracting(droppingFirst: count)) ?? 0
             guard count + rest < bytes.byteCount else { return }
             // There is no descriptor left to send the rest by, and the peer may have a part.
-            reset()
+            socket.fail(.tooManyOpenFiles, on: nil)
             throw engine.failure(.tooManyOpenFiles)
         }
     }
 
-    /// Sends a text in UTF-8; otherwise as ``send(_:)-([UInt8])``.
-    public func send(_ text: String) throws { try send(Array(text.utf8)) }
-
     /// Has the event for space delivered when everything was sent.
     private func requestSpace() {
+        guard !isSpaceRequested.exchange(true, ordering: .relaxed) else { return }
         let engine = halves.output.engine
         engine.backend.whenFlushed(
-            FlushCallback {
+            FlushCallback { [weak self] in
+                self?.isSpaceRequested.store(false, ordering: .relaxed)
                 engine.finish(Transfer(count: 0), of: 1)
                 engine.refresh()
             })
-    }
-
-    /// Ends the output once everything that was sent has left; bytes from the peer are still received. Any thread.
-    ///
-    /// Does nothing if that has been called, or the connection is closed or has failed.
-    public func finish() {
-        guard halves.output.engine.isOpen else { return }
-        try? halves.output.shutDown()
-        if peerHasEnded.load(ordering: .sequentiallyConsistent) { close() }
     }
 }
 
@@ -129,32 +146,58 @@ private final class ConnectionDelivery: StreamDelegate {
     private let delegate: any ConnectionDelegate
     /// Whether sending has failed. Bytes that arrived before that are delivered first.
     private var cannotSend = false
+    /// Whether the delegate is being called. A run of the loop within that leaves further events for later.
+    private var isCalling = false
+    private var waiting: [(isInput: Bool, event: Stream.Event)] = []
 
     init(of connection: Connection, to delegate: any ConnectionDelegate) {
         (self.connection, self.delegate) = (connection, delegate)
     }
 
     func stream(_ stream: Stream, handle event: Stream.Event) {
-        let isInput = stream === connection.halves.input
+        waiting.append((stream === connection.halves.input, event))
+        guard !isCalling else { return }
+        isCalling = true
+        while !waiting.isEmpty, !isClosed {
+            let (isInput, event) = waiting.removeFirst()
+            handle(event, ofInput: isInput)
+        }
+        isCalling = false
+    }
+
+    private var isClosed: Bool { connection.halves.input.streamStatus == .closed }
+
+    private var peerHasEnded: Bool { connection.peerHasEnded.load(ordering: .relaxed) }
+
+    private func handle(_ event: Stream.Event, ofInput isInput: Bool) {
         switch event {
-        case .openCompleted where !isInput: break
-        case .endEncountered where !isInput: break
-        case .endEncountered:
-            connection.peerHasEnded.store(true, ordering: .sequentiallyConsistent)
-            deliver(event)
-            if cannotSend {
-                fail()
-            } else if connection.halves.output.streamStatus == .atEnd {
-                connection.close()
-            }
-        case .errorOccurred:
-            if isInput || connection.peerHasEnded.load(ordering: .relaxed) {
-                fail()
-            } else {
-                cannotSend = true
-            }
+        case .openCompleted, .endEncountered: if isInput { handleInput(event) }
+        case .errorOccurred where isInput || peerHasEnded: fail()
+        case .errorOccurred: failAfterInput()
         default: deliver(event)
         }
+    }
+
+    private func handleInput(_ event: Stream.Event) {
+        if event == .endEncountered { connection.peerHasEnded.store(true, ordering: .sequentiallyConsistent) }
+        deliver(event)
+        guard peerHasEnded, !isClosed else { return }
+        if cannotSend {
+            fail()
+        } else if connection.halves.output.streamStatus == .atEnd {
+            connection.close()
+        }
+    }
+
+    /// Sending has failed: delivers the bytes that arrived before that, as long as the delegate takes them.
+    private func failAfterInput() {
+        cannotSend = true
+        while !isClosed, connection.halves.input.hasBytesAvailable {
+            connection.hasReceived.store(false, ordering: .relaxed)
+            deliver(.hasBytesAvailable)
+            guard connection.hasReceived.load(ordering: .relaxed) else { break }
+        }
+        if !isClosed, !peerHasEnded { fail() }
     }
 
     private func deliver(_ event: Stream.Event) { delegate.connection(connection, handle: event) }

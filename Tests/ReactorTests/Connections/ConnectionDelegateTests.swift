@@ -10,13 +10,14 @@ private final class EventLog: ConnectionDelegate {
     var events: [Stream.Event] = []
     var bytes: [UInt8] = []
     var respond: (Connection, Stream.Event) -> Void = { _, _ in }
+    var takesBytes = true
     private let canary: AnyObject?
 
     init(canary: AnyObject? = nil) { self.canary = canary }
 
     func connection(_ connection: Connection, handle event: Stream.Event) {
         events.append(event)
-        if event == .hasBytesAvailable { bytes += connection.receive() }
+        if takesBytes, event == .hasBytesAvailable { bytes += connection.receive() }
         respond(connection, event)
     }
 
@@ -195,6 +196,11 @@ private final class EventLog: ConnectionDelegate {
         run { log.events.contains(.openCompleted) }
         #expect(connection.writableCount == 10_000)
         #expect(throws: IOError.self) { try connection.send([UInt8](repeating: 1, count: 10_001)) }
+        run { log.events.contains(.hasSpaceAvailable) }
+        log.events = []
+        #expect(throws: IOError.self) { try connection.send([UInt8](repeating: 1, count: 10_001)) }
+        for _ in 0..<10 { loop.poll() }
+        #expect(log.events.isEmpty)
         var sent = 0
         while true {
             do { try connection.send([UInt8](repeating: 2, count: 6000)) } catch let error as IOError {
@@ -233,6 +239,64 @@ private final class EventLog: ConnectionDelegate {
         closed.close()
         #expect(throws: IOError.self) { try closed.send("late") }
         #expect(closed.receive() == [] && closed.writableCount == 0)
+    }
+
+    @Test func `a delegate that runs the loop is not called again meanwhile`() throws {
+        let (connection, peer) = try connect()
+        var (depth, hasAnswered) = (0, false)
+        log.respond = { [loop] connection, event in
+            depth += 1
+            #expect(depth == 1)
+            if event == .hasBytesAvailable, !hasAnswered {
+                hasAnswered = true
+                try? connection.send("answer")
+                peer.shutDown()
+                for _ in 0..<10 { loop.poll() }
+            }
+            depth -= 1
+        }
+        peer.send([1])
+        run { log.events.contains(.endEncountered) }
+        connection.close()
+        #expect(peer.receiveToEnd() == Array("answer".utf8))
+    }
+
+    @Test func `a connection that is not read fails when sending does, after its bytes`() throws {
+        let (connection, peer) = try connect(.init(writeTimeout: .milliseconds(50), writeBufferSize: 1 << 20))
+        var bytes: [UInt8] = []
+        log.takesBytes = false
+        log.respond = { connection, event in
+            guard event == .hasBytesAvailable, self.log.events.count(where: { $0 == .hasBytesAvailable }) > 1
+            else {
+                return
+            }
+            bytes += connection.receive(upTo: 2)
+        }
+        peer.send([1, 2, 3])
+        run { log.events.contains(.hasBytesAvailable) }
+        // The peer reads nothing.
+        try connection.send([UInt8](repeating: 0, count: 1 << 20))
+        run { log.events.contains(.errorOccurred) }
+        #expect(bytes == [1, 2, 3] && connection.descriptor == nil)
+    }
+
+    @Test func `messages that threads send at once are whole`() throws {
+        let (connection, peer) = try connect(.init(writeBufferSize: 1 << 22))
+        run { log.events.contains(.openCompleted) }
+        let threads = try (0..<4).map { number in
+            try JoinableThread {
+                for _ in 0..<100 { try! connection.send([UInt8](repeating: UInt8(number), count: 1000)) }
+            }
+        }
+        for thread in threads { thread.join() }
+        connection.finish()
+        peer.shutDown()
+        let bytes = try #require(peer.receiveToEnd())
+        #expect(bytes.count == 400_000)
+        for start in stride(from: 0, to: bytes.count, by: 1000) {
+            #expect(Set(bytes[start..<start + 1000]).count == 1)
+        }
+        connection.close()
     }
 
     @Test func `a reset reaches the peer instead of an end`() throws {

@@ -124,9 +124,11 @@ import Testing
             try await connection.write(
                 [UInt8](repeating: 1, count: 4_000_000), timeout: isCancelled ? nil : .milliseconds(50))
         }
+        let reading = Task { _ = try await connection.read() }
         #expect(peer.receive(upTo: 1) == [1])
         if isCancelled { task.cancel() }
         await #expect(throws: (any Error).self) { try await task.value }
+        await #expect(throws: IOError.self) { try await reading.value }
         await #expect(throws: IOError.self) { try await connection.write("next") }
         if case .failed = connection.state {} else { Issue.record("\(connection.state)") }
         peer.close()

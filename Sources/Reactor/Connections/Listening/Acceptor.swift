@@ -31,29 +31,33 @@ final class Acceptor: Sendable {
     /// The listening socket's descriptor, until ``close()``.
     let descriptor: FileDescriptor
     let localAddress: SocketAddress
+    /// Whether another program has made the socket, with options of its own.
+    let isInherited: Bool
     private let state: Mutex<State>
 
     /// Listens at `address`.
     convenience init(_ address: SocketAddress, _ options: Listener.Options) throws(IOError) {
-        try self.init("\(address)") { () throws(Errno) in try ListeningSocket(address, options) }
+        try self.init("\(address)", isInherited: false) { () throws(Errno) in
+            try ListeningSocket(address, options)
+        }
     }
 
     /// Takes ownership of a socket that listens already, and closes it if this fails.
     convenience init(_ descriptor: FileDescriptor) throws(IOError) {
-        try self.init(descriptorName(descriptor.rawValue)) { () throws(Errno) in
+        try self.init(descriptorName(descriptor.rawValue), isInherited: true) { () throws(Errno) in
             try ListeningSocket(descriptor)
         }
     }
 
     private init(
-        _ subject: @autoclosure () -> String, _ listen: () throws(Errno) -> ListeningSocket
+        _ subject: @autoclosure () -> String, isInherited: Bool, _ listen: () throws(Errno) -> ListeningSocket
     ) throws(IOError) {
         let socket = try attempt(.listen, subject(), listen)
         let descriptor = socket.descriptor
         localAddress = try attempt(.listen, descriptorName(descriptor.rawValue)) { () throws(Errno) in
             try SocketAddress.local(of: descriptor)
         }
-        self.descriptor = descriptor
+        (self.descriptor, self.isInherited) = (descriptor, isInherited)
         state = Mutex(State(socket: socket))
     }
 

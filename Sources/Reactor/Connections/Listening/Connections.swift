@@ -114,7 +114,8 @@ extension Listener {
             while true {
                 switch try await arrivals.next(until: deadline, acceptor.next) {
                 case .connection(let descriptor, let peer):
-                    return Connection(accepted: descriptor, from: peer, options, nil)
+                    return Connection(
+                        accepted: descriptor, from: peer, options, isConfigured: !acceptor.isInherited)
                 case .fault(let fault):
                     if fault.isReported { faults(IOError(.accept, "\(localAddress)", fault.error)) }
                     try await arrivals.pause(until: arrivals.loop.now + fault.delay, deadline: deadline)

@@ -153,7 +153,8 @@ public final class Listener: EventSource {
         for count in 1... {
             switch acceptor.next() {
             case .connection(let descriptor, let peer):
-                let connection = Connection(accepted: descriptor, from: peer, connectionOptions, nil)
+                let connection = Connection(
+                    accepted: descriptor, from: peer, connectionOptions, isConfigured: !acceptor.isInherited)
                 handlers?.connection(self, connection)
             case .fault(let fault): return backOff(fault)
             case .over: return close()
