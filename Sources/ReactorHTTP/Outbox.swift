@@ -12,7 +12,7 @@ final class Outbox: Sendable {
     }
 
     struct State {
-        var events = EventQueue<Event>()
+        var events = Queue<Event>()
         /// How much memory the pieces of the body take, the one that is being delivered included.
         var memory = 0
         /// The memory of pieces that have been consumed and that nothing else refers to.
@@ -336,7 +336,7 @@ private final class DeliveryJob: Sendable {
     func run() { outbox.withLock { $0.take() }?.deliver() }
 }
 
-extension EventQueue where Element == Outbox.Event {
+extension Queue where Element == Outbox.Event {
     /// Adds bytes of the body: to the last piece, if they fit there. Returns how much more memory the pieces take.
     ///
     /// So a server that drips, and a consumer that is behind, do not make a piece of each byte.

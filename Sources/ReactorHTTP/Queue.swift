@@ -1,5 +1,7 @@
 /// A FIFO that releases elements as they are removed; an `ArraySlice` keeps them until it is copied. Pure.
-struct EventQueue<Element> {
+///
+/// Not the generic one of Reactor: from another module that cost a transfer 12,000 instructions, 4 %.
+struct Queue<Element> {
     /// How many taken elements are removed at once, at least, so that the others are rarely moved.
     private static var leastRemoved: Int { 32 }
 
@@ -38,4 +40,4 @@ struct EventQueue<Element> {
     }
 }
 
-extension EventQueue: Sendable where Element: Sendable {}
+extension Queue: Sendable where Element: Sendable {}

@@ -2,16 +2,12 @@ import SystemPackage
 
 /// The events that the consumer has not taken yet.
 final class EventQueue<Event: Sendable>: Sendable {
-    private let events = Mutex<ArraySlice<Event>>([])
+    private let events = Mutex(Queue<Event>())
 
     /// Puts `event` in the place of the first one that it replaces, or else behind all.
     fileprivate func put(_ event: Event, replacing isReplaced: (Event) -> Bool) {
         events.withLock { events in
-            if let index = events.firstIndex(where: isReplaced) {
-                events[index] = event
-            } else {
-                events.append(event)
-            }
+            if !events.replaceFirst(with: event, where: isReplaced) { events.append(event) }
         }
     }
 
@@ -19,10 +15,7 @@ final class EventQueue<Event: Sendable>: Sendable {
     func take() -> Event? {
         events.withLock { events in
             if events.isEmpty || Task.isCancelled { return nil }
-            let event = events.popFirst()
-            // An empty slice keeps the memory of its array.
-            if events.isEmpty { events = [] }
-            return event
+            return events.popFirst()
         }
     }
 }
