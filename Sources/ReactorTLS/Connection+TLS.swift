@@ -24,17 +24,7 @@ extension Connection {
     /// - Throws: ``TLSError`` with ``TLSError/Reason/invalidSettings(_:)`` if the settings cannot be used, or the connection is
     ///   closed, has failed, or has TLS.
     public func startTLS(_ settings: TLSSettings = .client()) throws(TLSError) {
-        guard protect(by: try .tls(settings)) else {
-            throw TLSError(.invalidSettings("startTLS was called on a connection that \(obstacle)"))
-        }
-    }
-
-    private var obstacle: String {
-        switch state {
-        case .closed: "is closed"
-        case .failed(let error): "has failed: \(error)"
-        default: "has TLS, or has ended"
-        }
+        try streams.input.startTLS(settings)
     }
 
     /// What the handshake has agreed on; nil before that, and without TLS.

@@ -40,27 +40,6 @@ private func readLines() {
     RunLoop.current.run(in: .default)
 }
 
-private final class Echo: ConnectionDelegate {
-    func connection(_ connection: Connection, handle event: Stream.Event) {
-        switch event {
-        case .hasBytesAvailable, .hasSpaceAvailable:
-            try? connection.send(connection.receive(upTo: connection.writableCount))
-        case .endEncountered: connection.finish()
-        default: break
-        }
-    }
-}
-
-private func serve() throws {
-    let listener = try Listener(.ipv6Any(port: 7007)) { _, connection in
-        connection.open(delegate: Echo())
-    } faults: { _, error in
-        print(error)
-    }
-    try RunLoop.current.add(listener, forMode: .common)
-    RunLoop.current.run(in: .default)
-}
-
 // MARK: - Modes
 
 private final class Dragging {

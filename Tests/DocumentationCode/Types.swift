@@ -7,14 +7,7 @@ import Reactor
 import SystemPackage
 
 private final class Echo: ConnectionDelegate {
-    func connection(_ connection: Connection, handle event: Stream.Event) {
-        switch event {
-        case .hasBytesAvailable, .hasSpaceAvailable:
-            try? connection.send(connection.receive(upTo: connection.writableCount))
-        case .endEncountered: connection.close()
-        default: break
-        }
-    }
+    func connection(_ connection: Connection, handle event: Stream.Event) {}
 }
 
 private func connections(_ host: String) async throws {

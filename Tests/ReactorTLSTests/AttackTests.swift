@@ -172,6 +172,8 @@ import Testing
         try client.input.startTLS(.testClient())
         #expect(client.input.read(exactly: 1).isEmpty)
         #expect(client.error?.reason == .unprotectedBytes)
+        // The thread of the handshake tells one stream after the other.
+        waitUntil { client.output.streamError != nil }
         #expect(client.output.streamError as? TLSError == client.error)
     }
 

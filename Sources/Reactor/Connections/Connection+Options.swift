@@ -67,16 +67,17 @@ extension Connection {
 }
 
 extension SocketConnection {
-    /// Sets the options that differ from those of a new socket.
+    /// Sets the options of a connection that nothing has opened.
     fileprivate func setOptions(_ options: Connection.Options, _ isAccepted: Bool) {
-        let values: [(Stream.PropertyKey, Any?)] = [
-            (.socketNoDelayKey, options.noDelay && !isAccepted ? true : nil),
-            (.socketKeepAliveKey, options.keepAlive ? true : nil),
-            (.socketConnectTimeoutKey, options.connectTimeout == .seconds(75) ? nil : options.connectTimeout),
-            (.socketIdleTimeoutKey, options.idleTimeout), (.socketWriteTimeoutKey, options.writeTimeout),
-            (.streamProxy, options.proxy),
-        ]
-        for (key, value) in values where value != nil { _ = setProperty(value, key) }
+        _ = changeOptions { state in
+            let (idle, write) = (options.idleTimeout, options.writeTimeout)
+            state.details.options = SocketOptions(
+                connectTimeout: options.connectTimeout, idleTimeout: idle, writeTimeout: write,
+                noDelay: options.noDelay && !isAccepted ? true : nil,
+                keepAlive: options.keepAlive ? true : nil)
+            return true
+        }
+        if let proxy = options.proxy { _ = setProperty(proxy, .streamProxy) }
     }
 
     /// Lets the socket's close send a reset, and drop what was not sent.

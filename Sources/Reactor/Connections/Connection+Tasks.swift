@@ -142,11 +142,8 @@ extension Connection {
     /// - Throws: ``IOError``, `Errno.brokenPipe` if the peer reads no more, or the error of opening; `CancellationError`.
     /// - Precondition: The connection has no delegate.
     nonisolated(nonsending) public func write(_ bytes: [UInt8], timeout: Duration? = nil) async throws {
-        try await inTurn(timeout) { timeout in
-            var accepted = 0
-            do { try await halves.output.writeAll(bytes, accepted: &accepted, timeout: timeout) } catch {
-                throw cut(error, after: accepted)
-            }
+        try await writeWhole(timeout) { timeout, accepted in
+            try await halves.output.writeAll(bytes, accepted: &accepted, timeout: timeout)
         }
     }
 
@@ -164,28 +161,30 @@ extension Connection {
     nonisolated(nonsending) public func write(
         contentsOf file: FileDescriptor, range: Range<Int>, timeout: Duration? = nil
     ) async throws {
+        try await writeWhole(timeout) { timeout, accepted in
+            try await halves.output.writeAll(
+                contentsOf: file, range: range, accepted: &accepted, timeout: timeout)
+        }
+    }
+
+    /// Calls `body`, which writes and counts what was accepted. Fails the connection if that ends after some bytes.
+    nonisolated(nonsending) private func writeWhole(
+        _ timeout: Duration?, _ body: nonisolated(nonsending) (Duration?, inout Int) async throws -> Void
+    ) async throws {
         try await inTurn(timeout) { timeout in
             var accepted = 0
-            do {
-                try await halves.output.writeAll(
-                    contentsOf: file, range: range, accepted: &accepted, timeout: timeout)
-            } catch {
-                throw cut(error, after: accepted)
+            do { try await body(timeout, &accepted) } catch {
+                if accepted > 0, !halves.output.engine.isClosed {
+                    socket.fail((error as? IOError)?.errno ?? .canceled, on: nil)
+                }
+                throw error
             }
         }
     }
 
-    /// Fails the connection if a write has ended after some of its bytes. Returns the error of the write.
-    private func cut(_ error: any Error, after accepted: Int) -> any Error {
-        if accepted > 0, halves.output.streamStatus != .closed {
-            socket.fail((error as? IOError)?.errno ?? .canceled, on: nil)
-        }
-        return error
-    }
-
     /// Waits until the kernel has taken everything that was written, and ends the output; bytes from the peer are still read.
     ///
-    /// - Parameter timeout: How long to wait for the bytes; nil for no limit. After it the output goes on.
+    /// - Parameter timeout: How long to wait for the bytes; nil for no limit. After it the output stays open.
     /// - Throws: As ``write(_:timeout:)-([UInt8],_)``.
     nonisolated(nonsending) public func finish(timeout: Duration? = nil) async throws {
         try await inTurn(timeout) { timeout in try await halves.output.shutDown(timeout: timeout) }
@@ -242,7 +241,7 @@ extension Connection {
     ///
     /// - Parameters:
     ///   - reading: Reads the connection. When it returns, `writing` is cancelled.
-    ///   - writing: Writes it. When it returns, reading goes on.
+    ///   - writing: Writes it. When it returns, `reading` continues.
     /// - Throws: What the first of them throws.
     nonisolated(nonsending) public func run(
         @_inheritActorContext reading: @escaping @Sendable () async throws -> Void,

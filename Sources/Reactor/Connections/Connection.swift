@@ -22,8 +22,8 @@ public import SystemPackage
 /// ## Its end
 ///
 /// ``close()`` ends both directions: bytes that were accepted are still sent, for as long as ``Stream/close()`` says.
-/// ``finish(timeout:)`` ends the output alone, and reading goes on until the peer ends its own. ``reset()`` drops everything.
-/// Releasing the last reference closes the connection. An iteration that is under way still gets the bytes of the peer.
+/// ``finish(timeout:)`` ends the output alone, and bytes are received until the peer ends its own. ``reset()`` drops everything.
+/// Releasing the last reference closes the connection. An iteration still gets the bytes of the peer.
 ///
 /// A connection with a delegate keeps itself and the delegate until it is closed, has failed, or has ended in both
 /// directions, or until its loop's thread ends. Then it releases the delegate, so that the two may refer to each other.
@@ -129,7 +129,7 @@ public final class Connection: Sendable {
     public enum State: Sendable {
         /// Nothing has opened it yet.
         case notOpen
-        /// The host is being resolved, or a handshake is under way.
+        /// The host is being resolved, or a handshake is being made.
         case opening
         /// Bytes can be moved, at least in one direction.
         case open
@@ -155,18 +155,16 @@ public final class Connection: Sendable {
     public var error: (any Error)? { halves.input.streamError ?? halves.output.streamError }
 
     /// The socket's own address; nil before there is a socket, and once it is closed.
-    public var localAddress: SocketAddress? { socket.property(.socketLocalAddressKey) as? SocketAddress }
+    public var localAddress: SocketAddress? { halves.input.localAddress }
 
     /// The peer's address; nil before it is known. ``SocketAddress/unixUnnamed`` for most Unix-domain peers.
-    public var peerAddress: SocketAddress? { socket.property(.socketRemoteAddressKey) as? SocketAddress }
+    public var peerAddress: SocketAddress? { halves.input.peerAddress }
 
     /// The process at the other end of a Unix-domain connection, when it was made (`SO_PEERCRED`, unix(7)); nil for others.
-    public var peerCredentials: PeerCredentials? {
-        socket.property(.socketPeerCredentialsKey) as? PeerCredentials
-    }
+    public var peerCredentials: PeerCredentials? { halves.input.peerCredentials }
 
     /// The socket; nil before there is one, and once it is closed. The connection owns it: do not close it.
-    public var descriptor: FileDescriptor? { socket.property(.socketDescriptorKey) as? FileDescriptor }
+    public var descriptor: FileDescriptor? { halves.input.socketDescriptor }
 
     /// What dumps, ``LoopDiagnostics`` and errors call the connection, besides its peer; nil for none.
     public var label: String? {

@@ -8,7 +8,7 @@ import Synchronization
 ///         switch event {
 ///         case .hasBytesAvailable, .hasSpaceAvailable:
 ///             try? connection.send(connection.receive(upTo: connection.writableCount))
-///         case .endEncountered: connection.close()
+///         case .endEncountered: connection.finish()
 ///         default: break
 ///         }
 ///     }
@@ -22,7 +22,7 @@ public protocol ConnectionDelegate: AnyObject {
     /// - ``Stream/Event/hasBytesAvailable``: there are bytes to receive, or the end, which ``Connection/receive(upTo:)`` then
     ///   finds. Delivered again only after a read.
     /// - ``Stream/Event/hasSpaceAvailable``: there is room to send. Delivered again only after a write.
-    /// - ``Stream/Event/endEncountered``: the peer has ended its direction. Sending goes on.
+    /// - ``Stream/Event/endEncountered``: the peer has ended its direction. Sending continues.
     /// - ``Stream/Event/errorOccurred``: the connection has failed, and is closed when this returns;
     ///   ``Connection/state-swift.property`` has the error. The last event.
     ///
@@ -127,7 +127,7 @@ extension Connection {
         }
     }
 
-    /// Has the event for space delivered when everything was sent.
+    /// Requests an event for space, once everything has been sent.
     private func requestSpace() {
         guard !isSpaceRequested.exchange(true, ordering: .relaxed) else { return }
         let engine = halves.output.engine
@@ -155,17 +155,18 @@ private final class ConnectionDelivery: StreamDelegate {
     }
 
     func stream(_ stream: Stream, handle event: Stream.Event) {
-        waiting.append((stream === connection.halves.input, event))
-        guard !isCalling else { return }
+        let isInput = stream === connection.halves.input
+        guard !isCalling else { return waiting.append((isInput, event)) }
         isCalling = true
+        handle(event, ofInput: isInput)
         while !waiting.isEmpty, !isClosed {
-            let (isInput, event) = waiting.removeFirst()
-            handle(event, ofInput: isInput)
+            let next = waiting.removeFirst()
+            handle(next.event, ofInput: next.isInput)
         }
         isCalling = false
     }
 
-    private var isClosed: Bool { connection.halves.input.streamStatus == .closed }
+    private var isClosed: Bool { connection.halves.input.engine.isClosed }
 
     private var peerHasEnded: Bool { connection.peerHasEnded.load(ordering: .relaxed) }
 

@@ -253,10 +253,15 @@ extension SocketConnection {
     }
 
     private func setOption(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
-        let isSet = state.withLock { state in
+        changeOptions { state in
             if key == .socketConnectTimeoutKey, !isBeforeHandshake(state) { return false }
             return state.details.options.setProperty(value, key)
         }
+    }
+
+    /// Changes the options, also of a socket that exists. Returns what `change` does: whether that is possible.
+    func changeOptions(_ change: (inout State) -> Bool) -> Bool {
+        let isSet = state.withLock { state in change(&state) }
         guard isSet else { return false }
         try? shared.use { (number) throws(Errno) in
             state.withLock { $0.details.options }.apply(to: FileDescriptor(rawValue: number))

@@ -83,7 +83,8 @@ private final class EventLog: ConnectionDelegate {
         listener.close()
     }
 
-    @Test func `a connection that nobody keeps lives with its delegate until both directions have ended`()
+    @Test
+    func `a connection without another reference lives with its delegate until both directions have ended`()
         throws
     {
         var witness: Witness? = Witness()
@@ -259,6 +260,23 @@ private final class EventLog: ConnectionDelegate {
         run { log.events.contains(.endEncountered) }
         connection.close()
         #expect(peer.receiveToEnd() == Array("answer".utf8))
+    }
+
+    @Test func `a failure that both directions find in nested runs is told once, as the last event`() throws {
+        let (connection, peer) = try connect(.init(writeTimeout: .milliseconds(50), writeBufferSize: 1 << 20))
+        log.takesBytes = false
+        log.respond = { [loop, log] connection, event in
+            guard event == .hasBytesAvailable, log.events.count(where: { $0 == event }) > 1 else { return }
+            while !connection.receive().isEmpty {}
+            for _ in 0..<10 { loop.poll() }
+        }
+        peer.send([1])
+        run { log.events.contains(.hasBytesAvailable) }
+        // The peer reads nothing.
+        try connection.send([UInt8](repeating: 0, count: 1 << 20))
+        run { log.events.contains(.errorOccurred) }
+        for _ in 0..<10 { loop.poll() }
+        #expect(log.events.count(where: { $0 == .errorOccurred }) == 1 && log.events.last == .errorOccurred)
     }
 
     @Test func `a connection that is not read fails when sending does, after its bytes`() throws {

@@ -134,7 +134,7 @@ import Testing
         peer.close()
     }
 
-    @Test func `an iteration goes on though its connection is released`() async throws {
+    @Test func `an iteration continues after its connection is released`() async throws {
         let (peer, other) = try SocketPeer.pair()
         let chunks = Connection(descriptor: other).chunks()
         peer.send([1])

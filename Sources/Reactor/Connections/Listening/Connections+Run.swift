@@ -83,7 +83,7 @@ private final class ServedConnections: Sendable {
     enum Peer: Hashable {
         case ipv4(UInt32)
         case ipv6(UInt128)
-        /// Of the same machine.
+        /// Of the same machine, or not limited.
         case local
     }
 
@@ -102,11 +102,13 @@ private final class ServedConnections: Sendable {
 
     /// Counts `connection`; resets it, and returns nil, if its peer has too many.
     func begin(_ connection: Connection) -> Peer? {
-        let peer = Peer(connection.peerAddress)
+        let peer = limitPerPeer < .max ? Peer(connection.peerAddress) : .local
         let isAccepted = state.withLock { state in
-            guard peer == .local || state.counts[peer, default: 0] < limitPerPeer else { return false }
+            if peer != .local {
+                guard state.counts[peer, default: 0] < limitPerPeer else { return false }
+                state.counts[peer, default: 0] += 1
+            }
             state.count += 1
-            if limitPerPeer < .max { state.counts[peer, default: 0] += 1 }
             return true
         }
         guard isAccepted else {
@@ -127,6 +129,7 @@ private final class ServedConnections: Sendable {
 
     /// Waits until another connection may be served. A cancelled task waits too: its child tasks end.
     nonisolated(nonsending) func waitForRoom() async {
+        if limit == .max { return }
         await withCheckedContinuation { waiter in
             let hasRoom = state.withLock { state in
                 if state.count < limit { return true }

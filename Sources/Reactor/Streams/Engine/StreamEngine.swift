@@ -159,6 +159,9 @@ final class StreamEngine: Sendable {
 
     var isOpen: Bool { state.withLock { $0.machine.isOpen } }
 
+    /// Whether the stream was closed, which a failed one's status does not show.
+    var isClosed: Bool { state.withLock { $0.machine.isClosed } }
+
     /// Whether a read or a write would not wait.
     var isReady: Bool {
         let (isReady, mustRefresh) = state.withLock { state in
