@@ -19,7 +19,7 @@ extension Connection {
         /// Whether the kernel probes a silent peer and fails the connection when it is gone (`SO_KEEPALIVE`, socket(7)). The
         /// probes begin after two hours by default (tcp(7)); ``idleTimeout`` is the prompt way.
         public var keepAlive: Bool
-        /// How many bytes ``Connection/send(_:)`` accepts beyond those that the kernel takes. 64 KiB unless set.
+        /// How many bytes ``Connection/send(_:)-([UInt8])`` accepts beyond those that the kernel takes. 64 KiB unless set.
         public var writeBufferSize: Int
         /// The proxy to connect through; nil for none. Ignored for a socket that exists, and for Unix-domain addresses opening
         /// fails.

@@ -9,13 +9,17 @@ extension Listener {
     /// }
     /// ```
     ///
-    /// The parameters are those of ``RunLoop/connections(at:options:inModes:faults:)`` and
-    /// ``Connections/run(security:limit:limitPerPeer:_:)``. Make ``Connections`` to learn the port that the kernel has chosen,
-    /// to close or to drain them.
+    /// Make ``Connections`` to learn the port that the kernel has chosen, to close or to drain them.
     ///
     /// - Parameters:
+    ///   - address: As in ``init(_:options:handler:faults:)``.
+    ///   - options: Options to set before listening.
+    ///   - security: As in ``Connections/run(security:limit:limitPerPeer:_:)``.
+    ///   - limit: How many connections are served at once. The others wait in the kernel's backlog.
+    ///   - limitPerPeer: How many of them may come from one IP address. Further ones are reset.
     ///   - loop: The loop that runs the tasks: the main loop unless another is named.
-    ///   - faults: Called with the reason when accepting backs off.
+    ///   - faults: Called with the reason when accepting backs off, at most once a second.
+    ///   - body: Serves a connection, which nothing has opened yet.
     /// - Throws: ``IOError`` if the socket cannot listen; `CancellationError`.
     nonisolated(nonsending) public static func run(
         at address: SocketAddress, options: Options = Options(), security: Connection.Security? = nil,

@@ -29,6 +29,13 @@ extension RunLoop {
 
     /// Takes ownership of a socket that listens already, as ``Listener/init(descriptor:options:handler:faults:)`` does, and accepts a
     /// connection each time that one is awaited.
+    ///
+    /// - Parameters:
+    ///   - descriptor: The socket, which is closed even if this fails.
+    ///   - options: The options of accepted connections, which are set for each.
+    ///   - modes: Where the loop waits for connections: the common modes unless others are named.
+    ///   - faults: As in ``connections(at:options:inModes:faults:)``.
+    /// - Throws: As ``Listener/init(descriptor:options:handler:faults:)``.
     public func connections(
         descriptor: FileDescriptor, options: Connection.Options = Connection.Options(),
         inModes modes: [Mode] = [.common], faults: @escaping @Sendable (IOError) -> Void = { _ in }

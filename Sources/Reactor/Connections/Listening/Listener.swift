@@ -69,10 +69,11 @@ public final class Listener: EventSource {
     /// Takes ownership of a socket that listens already, such as one inherited by socket activation (sd_listen_fds(3)).
     ///
     /// - Parameters:
-    ///   - descriptor: The socket, which is closed even if this fails. It becomes non-blocking. Its options, which accepted
-    ///     connections inherit, stay as they are, and so does the file of a Unix-domain path.
-    ///   - options: The options of accepted connections.
-    ///   - handler: As in ``init(_:options:handler:faults:)``, and so `faults`.
+    ///   - descriptor: The socket, which is closed even if this fails. It becomes non-blocking. Its options stay as
+    ///     they are, and so does the file of a Unix-domain path.
+    ///   - options: The options of accepted connections, which are set for each.
+    ///   - handler: Called for each connection.
+    ///   - faults: Called with the reason when the listener backs off, at most once a second; nil to back off silently.
     /// - Throws: ``IOError`` with `Errno.notSocket`, `Errno.badFileDescriptor`, or `Errno.invalidArgument` for a socket that
     ///   does not listen.
     public convenience init(

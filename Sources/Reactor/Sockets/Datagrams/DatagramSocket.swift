@@ -103,12 +103,13 @@ public final class DatagramSocket: EventSource {
 
     /// Creates a socket that sends to `peer`, and receives only from there.
     ///
-    /// The other parameters are those of ``init(boundTo:options:receive:events:)``.
-    ///
     /// - Parameters:
     ///   - peer: The address that ``send(_:)-([UInt8])`` sends to.
     ///   - address: The socket's own address; nil for the kernel's choice. A Unix-domain socket without an address receives no
     ///     answers; with ``SocketAddress/unixUnnamed`` the kernel chooses one.
+    ///   - options: Options to set before binding.
+    ///   - receive: Called for each datagram.
+    ///   - events: Called when there is room again, and for errors that no call has returned.
     /// - Throws: ``IOError`` with an error of socket(2), setsockopt(2), bind(2) or connect(2): `Errno.networkUnreachable`,
     ///   `Errno.connectionRefused` (Unix-domain), `Errno.noSuchFileOrDirectory`, …
     public convenience init(
@@ -126,9 +127,11 @@ public final class DatagramSocket: EventSource {
 
     /// Takes ownership of an existing datagram socket, such as one of a pair or an inherited one.
     ///
-    /// The other parameters are those of ``init(boundTo:options:receive:events:)``.
-    ///
-    /// - Parameter descriptor: The socket, which is closed even if this fails. It may be blocking.
+    /// - Parameters:
+    ///   - descriptor: The socket, which is closed even if this fails. It may be blocking.
+    ///   - options: Options to set on it.
+    ///   - receive: Called for each datagram.
+    ///   - events: Called when there is room again, and for errors that no call has returned.
     /// - Throws: ``IOError`` with `Errno.notSocket`, `Errno.badFileDescriptor`, or `Errno.protocolWrongTypeForSocket` for a
     ///   socket that is not a datagram socket.
     public convenience init(
