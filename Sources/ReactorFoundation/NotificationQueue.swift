@@ -174,21 +174,21 @@ private struct PendingNotifications {
     }
 
     /// What decides when to post a notification.
-    struct Place: Hashable {
+    struct PostingTime: Hashable {
         let style: NotificationQueue.PostingStyle
         let modes: Set<RunLoop.Mode>
     }
 
     struct Entry {
         let notification: Notification
-        let place: Place
+        let time: PostingTime
         let keys: [CoalescingKey]
     }
 
     /// By number. Numbers increase.
     private var entries: [Int: Entry] = [:]
     private var lastNumber = 0
-    private var places: [Place: Set<Int>] = [:]
+    private var times: [PostingTime: Set<Int>] = [:]
     private var numbers: [CoalescingKey: Set<Int>] = [:]
 
     /// The numbers of `style` whose modes satisfy `predicate`, in order.
@@ -196,7 +196,7 @@ private struct PendingNotifications {
         _ style: NotificationQueue.PostingStyle, where predicate: (Set<RunLoop.Mode>) -> Bool
     ) -> [Int] {
         var found: [Int] = []
-        for (place, members) in places where place.style == style && predicate(place.modes) {
+        for (time, members) in times where time.style == style && predicate(time.modes) {
             found += members
         }
         found.sort()
@@ -207,9 +207,9 @@ private struct PendingNotifications {
         _ notification: Notification, _ style: NotificationQueue.PostingStyle, _ modes: Set<RunLoop.Mode>
     ) {
         lastNumber += 1
-        let (keys, place) = (CoalescingKey.all(of: notification), Place(style: style, modes: modes))
-        entries[lastNumber] = Entry(notification: notification, place: place, keys: keys)
-        places[place, default: []].insert(lastNumber)
+        let (keys, time) = (CoalescingKey.all(of: notification), PostingTime(style: style, modes: modes))
+        entries[lastNumber] = Entry(notification: notification, time: time, keys: keys)
+        times[time, default: []].insert(lastNumber)
         for key in keys { numbers[key, default: []].insert(lastNumber) }
     }
 
@@ -224,8 +224,8 @@ private struct PendingNotifications {
     /// Removes a notification; nil if it is not pending any more.
     mutating func remove(_ number: Int) -> Removed? {
         guard let entry = entries.removeValue(forKey: number) else { return nil }
-        places[entry.place]?.remove(number)
-        if places[entry.place]?.isEmpty == true { places[entry.place] = nil }
+        times[entry.time]?.remove(number)
+        if times[entry.time]?.isEmpty == true { times[entry.time] = nil }
         var keys = entry.keys
         for key in entry.keys {
             numbers[key]?.remove(number)

@@ -143,18 +143,18 @@ uint32_t reactor_count_forks(void);
 // MARK: Conditions
 
 /// A number of changes that threads wait for (futex(2)).
-struct reactor_condition;
+struct reactor_event_count;
 
 /// Ends the process when there is no memory.
-struct reactor_condition *reactor_condition_make(void);
-void reactor_condition_free(struct reactor_condition *condition);
+struct reactor_event_count *reactor_event_count_make(void);
+void reactor_event_count_free(struct reactor_event_count *count);
 /// How many broadcasts there have been.
-REACTOR_SAFE uint32_t reactor_condition_generation(const struct reactor_condition *condition);
+REACTOR_SAFE uint32_t reactor_event_count_generation(const struct reactor_event_count *count);
 /// Counts one more, and wakes every thread that waits.
-REACTOR_SAFE void reactor_condition_broadcast(struct reactor_condition *condition);
+REACTOR_SAFE void reactor_event_count_broadcast(struct reactor_event_count *count);
 /// Waits until the count is not `generation`; false if it still is at `deadline`, in nanoseconds of the kernel's
 /// CLOCK_MONOTONIC (INT64_MAX: no deadline).
-REACTOR_SAFE bool reactor_condition_wait(struct reactor_condition *condition, uint32_t generation, int64_t deadline);
+REACTOR_SAFE bool reactor_event_count_wait(struct reactor_event_count *count, uint32_t generation, int64_t deadline);
 
 // MARK: POSIX signals
 

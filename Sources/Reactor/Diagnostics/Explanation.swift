@@ -102,7 +102,7 @@ extension Inbox {
     /// The callback that keeps the loop busy: by its name if callbacks are measured, else by its kind.
     fileprivate var callUnderWay: String {
         guard let (call, time) = meter.current else {
-            return meter.currentCallout.name.map { ": it is calling \($0)" } ?? ""
+            return meter.currentCallbackKind.name.map { ": it is calling \($0)" } ?? ""
         }
         let wait = call.wait.map { ", and is \($0)" } ?? ""
         return ": the \(call.name) has been running for \(time.rounded)\(wait)"
@@ -255,7 +255,7 @@ extension EventSource {
         guard let loop = known.loop else { return "The \(title) is \(inNoLoop())." }
         let source = LoopOwned(self, on: loop)
         if let answer = loop.ask({ source.value.explanation(in: $0) }) { return answer }
-        if number >= 0, loop.inbox.meter.currentCallout == Callout(descriptor: number) {
+        if number >= 0, loop.inbox.meter.currentCallbackKind == CallbackKind(descriptor: number) {
             return "The handler of the \(title) is being called."
         }
         return "The \(title) waits for its loop: \(loop.inbox.reasonForSilence)."

@@ -167,10 +167,10 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
 extension HandoffReport {
     fileprivate init(_ conclusion: HandoffFlow.Conclusion, _ output: Output) {
         ending =
-            switch conclusion.fault {
+            switch conclusion.failure {
             case nil: conclusion.isCancelled ? .cancelled : .finished
             case is StopProcessing: conclusion.isCancelled ? .cancelled : .stopped
-            case let fault?: .failed(fault)
+            case let failure?: .failed(failure)
             }
         byteCount = conclusion.byteCount
         self.output = output

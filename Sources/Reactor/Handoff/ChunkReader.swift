@@ -50,7 +50,7 @@ final class ChunkReader {
     private func begin(on loop: RunLoop, _ modes: [RunLoop.Mode], _ announce: Callback) {
         worker.flow.withLock { $0.connect(announce) }
         let check = posting(on: loop, modes) { self.checkStream() }
-        isOwner = stream.engine.handOver(to: HandoffOwner(loop, streamChanged: check))
+        isOwner = stream.engine.handOver(to: HandoffBinding(loop, streamChanged: check))
         guard isOwner else { return worker.end(Errno.resourceBusy) }
         stream.open()
         do throws(Errno) { try DispatchWorkers.prepare() } catch { return worker.fail(error) }
@@ -127,7 +127,7 @@ final class ChunkReader {
         worker.fill { bytes in
             isReadable = false
             return stream.read(into: &bytes)
-        } fault: {
+        } failure: {
             stream.streamError ?? Errno.badFileDescriptor
         }
     }

@@ -45,13 +45,13 @@ final class ChunkWorker: Sendable {
 
     /// Fills a chunk by `read` and passes it on. If there is no chunk to fill, the reader becomes idle. Zero
     /// bytes mean the stream's end, and a negative result an error.
-    func fill(_ read: (inout MutableRawSpan) -> Int, fault: () -> any Error) {
+    func fill(_ read: (inout MutableRawSpan) -> Int, failure: () -> any Error) {
         guard var chunk = flow.withLock({ $0.takeFree() }) else { return }
-        let fault = chunk.fill { $0.append(upTo: chunkSize, read) } < 0 ? fault() : nil
-        update { $0.put(chunk.take(), fault, &$1) }
+        let failure = chunk.fill { $0.append(upTo: chunkSize, read) } < 0 ? failure() : nil
+        update { $0.put(chunk.take(), failure, &$1) }
     }
 
-    func end(_ fault: (any Error)? = nil) { update { $0.end(fault, &$1) } }
+    func end(_ failure: (any Error)? = nil) { update { $0.end(failure, &$1) } }
 
     // MARK: From any thread
 
@@ -62,14 +62,14 @@ final class ChunkWorker: Sendable {
         if update({ $0.cancel(&$1) }) { DispatchWorkers.run { [self] in conclude(nil) } }
     }
 
-    /// Ends the hand-off with `fault` before anything is read, because Dispatch cannot start a worker.
+    /// Ends the hand-off with `failure` before anything is read, because Dispatch cannot start a worker.
     ///
     /// On a new thread, or on the caller's if none can be created.
-    func fail(_ fault: Errno) {
+    func fail(_ failure: Errno) {
         do throws(Errno) {
-            _ = try JoinableThread(name: "reactor.work") { [self] in conclude(fault) }
+            _ = try JoinableThread(name: "reactor.work") { [self] in conclude(failure) }
         } catch {
-            conclude(fault)
+            conclude(failure)
         }
     }
 
@@ -98,7 +98,7 @@ final class ChunkWorker: Sendable {
                 // The offset of a file stays before the bytes of a chunk that is never processed.
                 source?.file.advance(by: chunk.byteCount)
                 next = process(&chunk)
-            case .finish(let fault): return conclude(fault)
+            case .finish(let failure): return conclude(failure)
             case .yield: return enqueue()
             case .idle: return
             }
@@ -108,40 +108,40 @@ final class ChunkWorker: Sendable {
     private func read(
         _ chunk: inout Chunk, from source: FileSource, by reader: inout FileReader
     ) -> HandoffFlow.Step {
-        var fault: (any Error)?
+        var failure: (any Error)?
         do throws(Errno) {
             _ = try chunk.fill { (bytes) throws(Errno) in
                 try source.append(to: &bytes, upTo: chunkSize, by: &reader)
             }
         } catch {
             // A stream that has no error has been closed by other code.
-            fault = source.engine.error ?? Errno.badFileDescriptor
+            failure = source.engine.error ?? Errno.badFileDescriptor
         }
-        return update { [fault] in $0.takeRead(chunk.take(), fault, &$1) }
+        return update { [failure] in $0.takeRead(chunk.take(), failure, &$1) }
     }
 
     private func process(_ chunk: inout Chunk) -> HandoffFlow.Step {
-        var fault: (any Error)?
+        var failure: (any Error)?
         do {
             try processor.withLock { processor in try chunk.withBytes { try processor?.process($0) } }
-        } catch { fault = error }
+        } catch { failure = error }
         let count = chunk.byteCount
         chunk.freeIfReserved()
-        return update { $0.takeProcessed(chunk.take(), count, fault, &$1) }
+        return update { $0.takeProcessed(chunk.take(), count, failure, &$1) }
     }
 
     /// Finishes the processor, unless there was an error, and releases it before the loop is notified: its
     /// resources are free when the completion is called. A second call does nothing.
-    private func conclude(_ fault: (any Error)?) {
+    private func conclude(_ failure: (any Error)?) {
         update { $0.close(&$1) }
         guard let last = processor.withLock({ $0.take() }) else { return }
-        var fault = fault
-        if fault == nil, !flow.withLock({ $0.isCancelled }) {
-            do { try last.finish() } catch { fault = error }
+        var failure = failure
+        if failure == nil, !flow.withLock({ $0.isCancelled }) {
+            do { try last.finish() } catch { failure = error }
         }
         let output = last.output
         _ = consume last
-        update { [fault] in $0.conclude(fault, output, &$1) }
+        update { [failure] in $0.conclude(failure, output, &$1) }
     }
 }
 

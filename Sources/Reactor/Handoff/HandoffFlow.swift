@@ -37,7 +37,7 @@ struct HandoffFlow: Sendable {
 
     /// How the hand-off has ended.
     struct Conclusion: Sendable {
-        let fault: (any Error)?
+        let failure: (any Error)?
         let isCancelled: Bool
         let byteCount: Int
         /// The processor's.
@@ -153,21 +153,21 @@ extension HandoffFlow {
         return nil
     }
 
-    /// Queues a filled chunk. An empty one ends the stream, with `fault` if it failed.
-    mutating func put(_ chunk: Chunk, _ fault: (any Error)?, _ effects: inout Effects) {
+    /// Queues a filled chunk. An empty one ends the stream, with `failure` if it failed.
+    mutating func put(_ chunk: Chunk, _ failure: (any Error)?, _ effects: inout Effects) {
         if chunk.byteCount > 0, full.isOpen {
             full.put(chunk)
             callWorker(&effects)
         } else {
             giveBack(chunk, &effects)
-            if chunk.byteCount == 0 { end(fault, &effects) }
+            if chunk.byteCount == 0 { end(failure, &effects) }
         }
     }
 
     /// Ends the stream, after the chunks in the queue. Only the first end counts.
-    mutating func end(_ fault: (any Error)?, _ effects: inout Effects) {
+    mutating func end(_ failure: (any Error)?, _ effects: inout Effects) {
         guard full.isOpen else { return }
-        full.end(fault)
+        full.end(failure)
         cancelRequest(&effects)
         callWorker(&effects)
     }
@@ -184,19 +184,21 @@ extension HandoffFlow {
 
     /// Queues a chunk that the worker has read, as ``put(_:_:_:)`` does. The hand-off may have been cancelled
     /// meanwhile.
-    mutating func takeRead(_ chunk: Chunk, _ fault: (any Error)?, _ effects: inout Effects) -> Step {
-        put(chunk, fault, &effects)
+    mutating func takeRead(_ chunk: Chunk, _ failure: (any Error)?, _ effects: inout Effects) -> Step {
+        put(chunk, failure, &effects)
         return worker == .over ? .idle : nextStep(&effects)
     }
 
-    /// Takes back a chunk that has been processed, or that the processor threw `fault` in.
+    /// Takes back a chunk that has been processed, or that the processor threw `failure` in.
     mutating func takeProcessed(
-        _ chunk: Chunk, _ count: Int, _ fault: (any Error)?, _ effects: inout Effects
+        _ chunk: Chunk, _ count: Int, _ failure: (any Error)?, _ effects: inout Effects
     ) -> Step {
         giveBack(chunk, &effects)
-        if fault == nil, tracker.add(count, at: { Deadline.now.uptimeNanoseconds }) { effects.call(announce) }
+        if failure == nil, tracker.add(count, at: { Deadline.now.uptimeNanoseconds }) {
+            effects.call(announce)
+        }
         chunksLeft -= 1
-        if let fault { return .finish(fault) }
+        if let failure { return .finish(failure) }
         return nextStep(&effects)
     }
 
@@ -209,7 +211,7 @@ extension HandoffFlow {
             return .yield
         }
         if let chunk = full.takeFirst() { return .process(chunk, source) }
-        if !full.isOpen { return .finish(full.fault) }
+        if !full.isOpen { return .finish(full.producerFailure) }
         guard let source, let chunk = chunks.take(orCall: resumeReading) else { return stop() }
         worker = .reading
         return .read(chunk, source)
@@ -229,10 +231,10 @@ extension HandoffFlow {
     }
 
     /// Records how the hand-off has ended, after the processor has been released.
-    mutating func conclude(_ fault: (any Error)?, _ output: any Sendable, _ effects: inout Effects) {
+    mutating func conclude(_ failure: (any Error)?, _ output: any Sendable, _ effects: inout Effects) {
         isConcluded = true
         conclusion = Conclusion(
-            fault: fault, isCancelled: isCancelled, byteCount: progress.byteCount, output: output)
+            failure: failure, isCancelled: isCancelled, byteCount: progress.byteCount, output: output)
         effects.call(announce)
     }
 }

@@ -1,18 +1,18 @@
 /// What the client calls an item, and, in debug mode, where the item was made.
 final class ItemName: Sendable {
     /// Where in the client's code.
-    struct Place: Sendable {
+    struct SourceLocation: Sendable {
         let file: StaticString
         let line: UInt
     }
 
     let label: String?
-    private let place: Place?
+    private let location: SourceLocation?
     /// Whether the library has made the item for itself, and the client cannot know it. Noted in debug mode.
     let isInternal: Bool
 
-    init(_ label: String?, _ place: Place? = nil, isInternal: Bool = false) {
-        (self.label, self.place, self.isInternal) = (label, place, isInternal)
+    init(_ label: String?, _ location: SourceLocation? = nil, isInternal: Bool = false) {
+        (self.label, self.location, self.isInternal) = (label, location, isInternal)
     }
 
     /// Nil if there is nothing to remember: no label, and no debug mode that shows the place.
@@ -28,7 +28,8 @@ final class ItemName: Sendable {
         guard LoopDiagnostics.isReporting else { return label.map { ItemName($0) } }
         if internalModules.contains(module) { return ItemName(label, isInternal: label == nil) }
         let isShown = !cocoaModules.contains(module)
-        return label == nil && !isShown ? nil : ItemName(label, isShown ? Place(file: file, line: line) : nil)
+        return label == nil && !isShown
+            ? nil : ItemName(label, isShown ? SourceLocation(file: file, line: line) : nil)
     }
 
     /// The modules whose code makes items for itself.
@@ -41,12 +42,12 @@ final class ItemName: Sendable {
 
     /// The same place with another label; nil if nothing is left.
     static func relabel(_ name: ItemName?, _ label: String?) -> ItemName? {
-        label == nil && name?.place == nil ? nil : ItemName(label, name?.place)
+        label == nil && name?.location == nil ? nil : ItemName(label, name?.location)
     }
 
     fileprivate var suffix: String {
         let quoted = label.map { " '\($0)'" } ?? ""
-        return quoted + (place.map { " (\($0.file):\($0.line))" } ?? "")
+        return quoted + (location.map { " (\($0.file):\($0.line))" } ?? "")
     }
 }
 

@@ -37,7 +37,7 @@ final class LoopMeter: Sendable {
 
     /// How many blocks and executors the loop has taken in and not served.
     let waiting = Counter()
-    private let callout = Atomic(Callout.none)
+    private let callbackKind = Atomic(CallbackKind.none)
 
     /// A callback that is under way.
     struct Call: Sendable {
@@ -90,14 +90,14 @@ final class LoopMeter: Sendable {
     /// Makes a callback, and measures it if callbacks are measured.
     ///
     /// - Parameters:
-    ///   - callout: What kind of callback it is.
+    ///   - callbackKind: What kind of callback it is.
     ///   - begin: Calls ``push(_:account:due:mayHaveWoken:)``, in a function that is not inlined: a callback that is not
     ///     measured costs one test.
     ///   - body: Calls the client. Returns whether the client has been called at all.
     @inline(__always)
-    func call(_ callout: Callout, _ begin: () -> Void, _ body: () -> Bool) -> Bool {
-        self.callout.store(callout, ordering: .relaxed)
-        defer { self.callout.store(.none, ordering: .relaxed) }
+    func call(_ callbackKind: CallbackKind, _ begin: () -> Void, _ body: () -> Bool) -> Bool {
+        self.callbackKind.store(callbackKind, ordering: .relaxed)
+        defer { self.callbackKind.store(.none, ordering: .relaxed) }
         guard LoopDiagnostics.isMeasuring else { return body() }
         begin()
         let hasCalled = body()
@@ -107,20 +107,20 @@ final class LoopMeter: Sendable {
 
     /// The same for a body that always calls the client.
     @inline(__always)
-    func call(_ callout: Callout, _ begin: () -> Void, _ body: () -> Void) {
-        _ = call(callout, begin) {
+    func call(_ callbackKind: CallbackKind, _ begin: () -> Void, _ body: () -> Void) {
+        _ = call(callbackKind, begin) {
             body()
             return true
         }
     }
 
     /// What the loop is calling, of nested callbacks the innermost. From any thread.
-    var currentCallout: Callout { callout.load(ordering: .relaxed) }
+    var currentCallbackKind: CallbackKind { callbackKind.load(ordering: .relaxed) }
 
     /// Replaces what the loop is calling, for the beginning or the end of a nested run; returns what it was.
-    func exchangeCallout(_ new: Callout) -> Callout {
-        defer { callout.store(new, ordering: .relaxed) }
-        return currentCallout
+    func exchangeCallbackKind(_ new: CallbackKind) -> CallbackKind {
+        defer { callbackKind.store(new, ordering: .relaxed) }
+        return currentCallbackKind
     }
 
     /// Begins a callback.

@@ -130,7 +130,7 @@ struct LineCutter: Sendable {
 /// The lines that end in a chunk.
 private struct LineBatch: Sendable {
     /// A line in the chunk, or the index of a text with a count of ``isText``.
-    struct Place {
+    struct LineRange {
         static let isText = UInt32.max
 
         let start: UInt32
@@ -140,7 +140,7 @@ private struct LineBatch: Sendable {
     /// As it was before the chunk.
     let cutter: LineCutter
     let chunk: [UInt8]
-    var lines: [Place] = []
+    var lines: [LineRange] = []
     /// How many lines have been returned.
     private var position = 0
     /// Lines that do not lie in the chunk, or that had to be checked by themselves.
@@ -156,11 +156,11 @@ private struct LineBatch: Sendable {
 
     mutating func append(_ line: LineFramer.Line, at start: Int, _ count: Int) {
         isASCII = line.validation == .ascii
-        lines.append(Place(start: UInt32(start), count: UInt32(count)))
+        lines.append(LineRange(start: UInt32(start), count: UInt32(count)))
     }
 
     mutating func append(_ text: String) {
-        lines.append(Place(start: UInt32(texts.count), count: Place.isText))
+        lines.append(LineRange(start: UInt32(texts.count), count: LineRange.isText))
         texts.append(text)
     }
 
@@ -174,7 +174,7 @@ private struct LineBatch: Sendable {
 
     private func text(_ index: Int) -> String {
         let (start, count) = (Int(lines[index].start), lines[index].count)
-        if count == Place.isText { return texts[start] }
+        if count == LineRange.isText { return texts[start] }
         return chunk.withBytes { bytes in
             unsafe String(unchecked: bytes.extracting(start..<start + Int(count)), isKnownASCII: isASCII)
         }
@@ -269,7 +269,7 @@ private final class LineWorker: Sendable {
 
     private let source: FileSource
     private let state: Mutex<State>
-    private let changed = Condition()
+    private let changed = EventCount()
 
     init(_ source: FileSource, _ cutter: LineCutter) {
         self.source = source

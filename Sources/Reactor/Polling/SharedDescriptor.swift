@@ -18,7 +18,7 @@ final class SharedDescriptor: Sendable {
     private let process = ProcessIdentity.current
 
     /// Broadcast when the last use of a closed, borrowed descriptor ends.
-    private static let lastUseEnded = Condition()
+    private static let lastUseEnded = EventCount()
 
     private struct Registrations {
         /// One for each registration.

@@ -194,7 +194,9 @@ extension RunLoop.Core {
         var handled = false
         while let watch = ready.takeFirst(before: round) {
             if ready.isLate(watch) { watch.confirm() }
-            guard meter.call(watch.callout, { watch.push(to: meter) }, { watch.serve() }) else { continue }
+            guard meter.call(watch.callbackKind, { watch.push(to: meter) }, { watch.serve() }) else {
+                continue
+            }
             meter.events.add()
             handled = true
             if onlyFirst { break }

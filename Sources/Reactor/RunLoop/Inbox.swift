@@ -24,7 +24,7 @@ final class Inbox: Sendable {
         fileprivate let activation: ActivationWord
         fileprivate let hasConsumedWakeUp: Bool
         /// What has begun the inner one.
-        fileprivate let callout: Callout
+        fileprivate let callbackKind: CallbackKind
     }
 
     private let contents = Mutex(Contents())
@@ -238,7 +238,7 @@ final class Inbox: Sendable {
         return OuterActivation(
             activation: activation.exchange(inner, ordering: .acquiringAndReleasing),
             hasConsumedWakeUp: sleep.beginActivation(),
-            callout: meter.exchangeCallout(.none))
+            callbackKind: meter.exchangeCallbackKind(.none))
     }
 
     /// Returns to the outer activation, which must make a pass for any wake-up that the inner one has consumed: what was
@@ -246,7 +246,7 @@ final class Inbox: Sendable {
     func endActivation(_ outer: OuterActivation) {
         // A request that the inner activation has not answered ends with it.
         activation.store(outer.activation, ordering: .releasing)
-        _ = meter.exchangeCallout(outer.callout)
+        _ = meter.exchangeCallbackKind(outer.callbackKind)
         let consumed = sleep.endActivation(outerHasConsumed: outer.hasConsumedWakeUp)
         if consumed, outer.activation.depth > 0 { sleep.requestPass() }
     }

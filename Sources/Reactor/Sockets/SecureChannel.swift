@@ -31,7 +31,7 @@ final class SecureChannel: Sendable {
     /// Whether the client has shut the output down.
     private let hasEnding = Atomic(false)
     /// Announced when the handshake has ended, and when a half is closed.
-    let changed = Condition()
+    let changed = EventCount()
 
     init(_ security: any SocketSecurity) { self.security = security }
 

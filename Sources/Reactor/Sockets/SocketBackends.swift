@@ -27,7 +27,7 @@ extension SocketHalf {
 
     func closeDescriptor() { connection.closeDescriptor(Self.half) }
 
-    func turnPassed() { connection.turnPassed() }
+    func passCompleted() { connection.passCompleted() }
 
     func property(_ key: Stream.PropertyKey) -> Any? { connection.property(key) }
 
@@ -35,7 +35,7 @@ extension SocketHalf {
 
     func transferFailed(_ error: Errno) -> Errno {
         connection.fail(error, on: Self.half)
-        return connection.fault ?? error
+        return connection.failure ?? error
     }
 
     var failedOperation: IOError.Operation { connection.failedOperation(of: Self.half) }
@@ -63,20 +63,20 @@ final class SocketInput: SocketHalf, InputBackend {
     }
 
     func isReady() -> Bool {
-        if connection.fault != nil { return true }
+        if connection.failure != nil { return true }
         guard let channel = connection.channel else { return shared.isReady(for: CInt(POLLIN)) }
         return channel.canReceive(for: connection)
     }
 
     /// A fault is reported after the bytes that arrived before it.
-    var fault: Errno? {
-        guard let fault = connection.faultForReading else { return nil }
-        return connection.hasReceived || shared.hasUnreadBytes ? nil : fault
+    var failure: Errno? {
+        guard let failure = connection.failureForReading else { return nil }
+        return connection.hasReceived || shared.hasUnreadBytes ? nil : failure
     }
 
     /// The kernel reports bytes, unless they have been received already.
     func prepare() -> Availability {
-        fault.map { .failed($0) } ?? (connection.hasReceived ? .ready : .waiting)
+        failure.map { .failed($0) } ?? (connection.hasReceived ? .ready : .waiting)
     }
 
     func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
@@ -103,10 +103,10 @@ final class SocketInput: SocketHalf, InputBackend {
             throw transferFailed(error)
         }
         if let count, count > 0 {
-            if fault != nil { connection.notify(.input) }
+            if failure != nil { connection.notify(.input) }
             return Transfer(count: count)
         }
-        if let fault = connection.fault { throw fault }
+        if let failure = connection.failure { throw failure }
         return Transfer(count: 0, isAtEnd: count == 0)
     }
 }
@@ -115,7 +115,7 @@ final class SocketInput: SocketHalf, InputBackend {
 ///
 /// A protected write is accepted while nothing waits for the socket, or less than the size of the write
 /// buffer.
-final class SocketOutput: SocketHalf, KernelOutput {
+final class SocketOutput: SocketHalf, BufferedOutput {
     static var half: SocketConnection.Half { .output }
 
     /// What is protected in one step. It takes one system call to send, and is the most that a write adds
@@ -144,7 +144,7 @@ final class SocketOutput: SocketHalf, KernelOutput {
 
     var buffer: WriteBuffer? { connection.bufferSlot.buffer }
 
-    var fault: Errno? { connection.fault }
+    var failure: Errno? { connection.failure }
 
     func writeNow(_ bytes: RawSpan) throws(Errno) -> Transfer? {
         guard connection.isPlain, !connection.bufferSlot.hasBuffer else { return nil }
@@ -171,7 +171,7 @@ final class SocketOutput: SocketHalf, KernelOutput {
     private func protect(
         _ bytes: RawSpan, by channel: SecureChannel, into given: WriteBuffer?
     ) throws(Errno) -> Transfer {
-        if let fault { throw fault }
+        if let failure { throw failure }
         guard channel.isEstablished else { return Transfer(count: 0, room: .awaited) }
         // A write that began before the handshake does not know the buffer that this has made.
         guard let buffer = given ?? buffer else { throw .canceled }
@@ -197,7 +197,7 @@ final class SocketOutput: SocketHalf, KernelOutput {
     }
 
     func send(_ part: FilePart) -> Transfer? {
-        guard fault == nil, connection.channel == nil, buffer?.isEmpty ?? true else { return nil }
+        guard failure == nil, connection.channel == nil, buffer?.isEmpty ?? true else { return nil }
         do throws(Errno) {
             let sent = try target.use { (number) throws(Errno) in
                 try SystemCall.send(part.range, of: part.file, to: number)
@@ -237,7 +237,7 @@ final class SocketOutput: SocketHalf, KernelOutput {
 
     /// Shuts the socket down for writing, after the buffered bytes and the announcement of the end.
     func shutDown() throws(Errno) {
-        if let fault { throw fault }
+        if let failure { throw failure }
         if let channel = connection.channel, !channel.end(over: connection.wire) { return }
         try connection.shutDownSocket()
     }

@@ -10,7 +10,7 @@ extension SocketConnection {
     enum Announcement {
         /// The client may be about to open the other half.
         case awaited
-        /// It has opened or closed the other half, or a turn has passed. The connection may still be in the making.
+        /// It has opened or closed the other half, or a pass has completed. The connection may still be in the making.
         case due
         case made
     }
@@ -23,9 +23,9 @@ extension SocketConnection {
         if isPair, state.withLock({ $0.announcement == .made }) { engine.release() }
     }
 
-    /// A turn of a half's loop or queue has passed since it was opened.
-    func turnPassed() {
-        state.withLock { $0.turnPassed() }
+    /// A pass of a half's loop or queue has completed since it was opened.
+    func passCompleted() {
+        state.withLock { $0.passCompleted() }
         releaseEvents()
     }
 
@@ -45,7 +45,7 @@ extension SocketConnection {
 
 extension SocketConnection.State {
     /// The client has opened or closed the other half, or had the time for that.
-    mutating func turnPassed() { if announcement == .awaited { announcement = .due } }
+    mutating func passCompleted() { if announcement == .awaited { announcement = .due } }
 
     /// The engines whose events to release; nil if it is not the time.
     fileprivate mutating func takeAnnouncement() -> SocketConnection.Halves<StreamEngine?>? {

@@ -133,7 +133,7 @@ extension SocketConnection {
 
     /// Whether an open half is required to move no bytes. That sets the fault too, which is checked first,
     /// without the lock.
-    var isRefused: Bool { fault != nil && details?.requirements.refusal != nil }
+    var isRefused: Bool { failure != nil && details?.requirements.refusal != nil }
 
     /// Changes the requirements. Before the connection is opened they are only recorded. After that it is
     /// protected from the next byte on if they ask for it, and fails if it cannot meet them.
@@ -330,7 +330,7 @@ extension SocketConnection.State {
     /// Whether the connection is still to move bytes.
     fileprivate var canBeProtected: Bool {
         switch connecting {
-        case .ready, .waiting: !isClosed && fault == nil
+        case .ready, .waiting: !isClosed && failure == nil
         case .atEnd, .failed: false
         }
     }

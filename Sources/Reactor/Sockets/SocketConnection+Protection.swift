@@ -34,7 +34,7 @@ extension SocketConnection {
     /// Takes the socket that an opening has connected; false if it is of no use any more.
     func adopt(_ connected: ConnectedSocket) -> Bool {
         state.withLock { state in
-            guard !state.hasEnded, state.fault == nil, let number = connected.socket.release() else {
+            guard !state.hasEnded, state.failure == nil, let number = connected.socket.release() else {
                 return false
             }
             shared.adopt(number)
@@ -65,7 +65,7 @@ extension SocketConnection {
         let (isLast, isWanted) = state.withLock { state in
             if error == nil, channel?.isEstablished == false { return (false, false) }
             state.details.opening = nil
-            guard !state.hasEnded, state.fault == nil else { return (true, false) }
+            guard !state.hasEnded, state.failure == nil else { return (true, false) }
             state.connecting = error.map { .failed($0) } ?? .ready
             return (true, true)
         }
@@ -82,7 +82,7 @@ extension SocketConnection {
     /// not.
     func waitForHandshake(_ half: Half) throws(Errno) {
         waitUntilOpen(half)
-        if let fault { throw fault }
+        if let failure { throw failure }
         if state.withLock({ $0.closed[half] }) { throw .canceled }
     }
 

@@ -38,7 +38,7 @@ final class SocketConnection: Sendable {
         var hasOpened = false
         var announcement = Announcement.awaited
         /// Why the connection has failed. Bytes that arrived before that can still be read.
-        var fault: (error: Errno, half: Half?)?
+        var failure: (error: Errno, half: Half?)?
         /// The engines of the halves, which are refreshed after changes; nil until they are open.
         var engines = Halves<StreamEngine?>(nil)
         var closed = Halves(false)
@@ -71,15 +71,15 @@ final class SocketConnection: Sendable {
     /// duplicates of its descriptor may go on using the connection.
     private let shutsDown: Bool
     let state: Mutex<State>
-    /// Whether `fault` is set: spares every read and write the lock.
-    private let hasFault = Atomic(false)
+    /// Whether `failure` is set: spares every read and write the lock.
+    private let hasFailure = Atomic(false)
     /// Whether there are two halves, whose events are announced together.
     let isPair: Bool
     /// Whether the halves' events have been released.
     let announced = Atomic(false)
     /// Announced to threads that wait for the connection; nil for an existing socket, which has nothing to
     /// wait for but the handshake of its ``channel``.
-    let changed: Condition?
+    let changed: EventCount?
     let bufferSlot = WriteBufferSlot()
     /// Set once: when the connection is opened, or is protected after that.
     private let channelSlot = LazyReference<SecureChannel>()
@@ -106,7 +106,7 @@ final class SocketConnection: Sendable {
         self.origin = origin
         shutsDown = true
         isPair = true
-        changed = Condition()
+        changed = EventCount()
         state = Mutex(State())
     }
 
@@ -114,9 +114,9 @@ final class SocketConnection: Sendable {
 
     func open(_ half: Half, for engine: StreamEngine) {
         // Only the first half waits for a pass.
-        if isPair { engine.hold(awaitsTurn: state.withLock { !$0.hasOpened }) }
+        if isPair { engine.hold(awaitsPass: state.withLock { !$0.hasOpened }) }
         let opening = state.withLock { state -> SocketOpening? in
-            if state.hasOpened { state.turnPassed() } else { makeChannel(&state) }
+            if state.hasOpened { state.passCompleted() } else { makeChannel(&state) }
             state.hasOpened = true
             // A half that another thread has closed already would never release the engine.
             if !state.closed[half] {
@@ -167,14 +167,14 @@ final class SocketConnection: Sendable {
     /// Closes the socket, or leaves that to the write buffer or the graceful close that still has bytes to
     /// send.
     private func closeSocket(_ closing: Closing) {
-        let fault = fault
-        let isOwned = shared.closesWhenDone && fault == nil
+        let failure = failure
+        let isOwned = shared.closesWhenDone && failure == nil
         defer { shared.close() }
-        if let fault, shared.closesWhenDone, shared.unacknowledgedByteCount > 0 {
+        if let failure, shared.closesWhenDone, shared.unacknowledgedByteCount > 0 {
             // The output may have been closed before it was notified of the fault.
-            closing.output?.noteLostBytes(fault)
+            closing.output?.noteLostBytes(failure)
         }
-        if fault == nil, let channel, channel.isEstablished {
+        if failure == nil, let channel, channel.isEstablished {
             channel.end(over: SocketWire(connection: self, buffer: closing.buffer))
         }
         let ending: WriteBuffer.Ending = isOwned ? .close : .stop
@@ -216,7 +216,9 @@ final class SocketConnection: Sendable {
     var timeouts: SocketTimeouts? { timeoutsSlot.load() }
 
     /// Whether a transfer concerns only its half and the socket: there is no channel, no fault and no timeout.
-    var isPlain: Bool { channelSlot.isEmpty && !hasFault.load(ordering: .acquiring) && timeoutsSlot.isEmpty }
+    var isPlain: Bool {
+        channelSlot.isEmpty && !hasFailure.load(ordering: .acquiring) && timeoutsSlot.isEmpty
+    }
 
     /// Makes the channel that the requirements ask for, if they do.
     func makeChannel(_ state: inout State) {
@@ -250,7 +252,7 @@ final class SocketConnection: Sendable {
     /// Fails a connection that ``isOvertaken``.
     func abort(_ half: Half) -> Errno {
         fail(.connectionAbort, on: half)
-        return fault ?? .connectionAbort
+        return failure ?? .connectionAbort
     }
 
     // MARK: Faults
@@ -259,9 +261,9 @@ final class SocketConnection: Sendable {
     /// out.
     func fail(_ error: Errno, on half: Half?) {
         let details = state.withLock { state -> SocketDetails? in
-            guard state.fault == nil else { return nil }
-            state.fault = (error, half)
-            hasFault.store(true, ordering: .releasing)
+            guard state.failure == nil else { return nil }
+            state.failure = (error, half)
+            hasFailure.store(true, ordering: .releasing)
             if case .waiting = state.connecting { state.connecting = .failed(error) }
             let details = state.details
             if details.opening != nil { state.details.opening = nil }
@@ -278,12 +280,12 @@ final class SocketConnection: Sendable {
     }
 
     /// Why the connection has failed.
-    var fault: Errno? { hasFault.load(ordering: .acquiring) ? state.withLock { $0.fault?.error } : nil }
+    var failure: Errno? { hasFailure.load(ordering: .acquiring) ? state.withLock { $0.failure?.error } : nil }
 
     /// Why the connection has failed, unless bytes that arrived before may be left to read.
-    var faultForReading: Errno? {
-        guard hasFault.load(ordering: .acquiring) else { return nil }
-        return state.withLock { $0.fault?.half == .output ? nil : $0.fault?.error }
+    var failureForReading: Errno? {
+        guard hasFailure.load(ordering: .acquiring) else { return nil }
+        return state.withLock { $0.failure?.half == .output ? nil : $0.failure?.error }
     }
 
     func notify(_ half: Half) {
@@ -314,7 +316,7 @@ final class SocketConnection: Sendable {
     func wait(for events: CInt, _ half: Half) throws(Errno) {
         let wait = try state.withLock { (state) throws(Errno) -> DescriptorWait? in
             if state.closed[half] { throw .canceled }
-            return state.fault == nil ? state.wait(of: half) : nil
+            return state.failure == nil ? state.wait(of: half) : nil
         }
         guard let wait else { return }
         _ = try shared.use { (number) throws(Errno) in try wait.wait(for: events, of: number) }
@@ -338,7 +340,7 @@ extension SocketConnection.State {
         _ half: SocketConnection.Half, _ bufferSlot: borrowing WriteBufferSlot
     ) -> SocketConnection.Closing {
         var closing = SocketConnection.Closing(stallTimeout: stallTimeout)
-        turnPassed()
+        passCompleted()
         closed[half] = true
         if half == .input {
             engines.input = nil

@@ -38,11 +38,13 @@ open class InputStream: Stream {
     /// fails if it is missing, a directory, or not readable.
     ///
     /// - Parameter path: The file, relative to the working directory when the stream is opened.
-    public init(path: FilePath) { super.init(StreamEngine(UnopenedFile(reading: path), subject: "\(path)")) }
+    public init(path: FilePath) {
+        super.init(StreamEngine(UnopenedBackend(reading: path), subject: "\(path)"))
+    }
 
     /// As ``init(path:)``; never nil, optional as in Cocoa.
     public init?(fileAtPath path: String) {
-        super.init(StreamEngine(UnopenedFile(reading: FilePath(path)), subject: path))
+        super.init(StreamEngine(UnopenedBackend(reading: FilePath(path)), subject: path))
     }
 
     /// A stream of the bytes that `descriptor` reads: a pipe, a socket, a terminal, a redirected file.
@@ -60,7 +62,8 @@ open class InputStream: Stream {
             descriptor.rawValue >= 0,
             "InputStream(descriptor:) needs an open descriptor, not \(descriptor.rawValue).")
         let shared = SharedDescriptor(descriptor.rawValue, closesWhenDone: closeWhenDone)
-        super.init(StreamEngine(UnopenedFile(reading: shared), subject: descriptorName(descriptor.rawValue)))
+        super.init(
+            StreamEngine(UnopenedBackend(reading: shared), subject: descriptorName(descriptor.rawValue)))
     }
 
     /// Whether a read would return bytes, or find the end, without waiting.

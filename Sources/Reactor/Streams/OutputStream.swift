@@ -48,12 +48,13 @@ open class OutputStream: Stream {
     ///   - path: The file, relative to the working directory when the stream is opened.
     ///   - append: Whether to append to a regular file; otherwise it is truncated.
     public init(path: FilePath, append: Bool = false) {
-        super.init(StreamEngine(UnopenedFile(writing: path, append: append), subject: "\(path)"))
+        super.init(StreamEngine(UnopenedBackend(writing: path, append: append), subject: "\(path)"))
     }
 
     /// As ``init(path:append:)``; never nil, optional as in Cocoa.
     public init?(toFileAtPath path: String, append shouldAppend: Bool) {
-        super.init(StreamEngine(UnopenedFile(writing: FilePath(path), append: shouldAppend), subject: path))
+        super.init(
+            StreamEngine(UnopenedBackend(writing: FilePath(path), append: shouldAppend), subject: path))
     }
 
     /// A stream into `descriptor`: a pipe, a socket, a terminal, a redirected file. Its file status flags
@@ -70,7 +71,8 @@ open class OutputStream: Stream {
             descriptor.rawValue >= 0,
             "OutputStream(descriptor:) needs an open descriptor, not \(descriptor.rawValue).")
         let shared = SharedDescriptor(descriptor.rawValue, closesWhenDone: closeWhenDone)
-        super.init(StreamEngine(UnopenedFile(writing: shared), subject: descriptorName(descriptor.rawValue)))
+        super.init(
+            StreamEngine(UnopenedBackend(writing: shared), subject: descriptorName(descriptor.rawValue)))
     }
 
     /// Whether there is room to write without waiting.
@@ -146,14 +148,14 @@ open class OutputStream: Stream {
 extension OutputStream {
     /// As ``init(path:append:)``, with more bytes than 256 KiB that may wait to be written to a regular file.
     package convenience init(path: FilePath, append: Bool, writeBehindLimit: Int) {
-        let file = UnopenedFile(writing: path, append: append, writeBehindLimit: writeBehindLimit)
+        let file = UnopenedBackend(writing: path, append: append, writeBehindLimit: writeBehindLimit)
         self.init(StreamEngine(file, subject: "\(path)"))
     }
 
     /// As ``init(path:append:writeBehindLimit:)``, for a file that the caller has opened. Owns the descriptor.
     package convenience init(descriptor: CInt, path: String, writeBehindLimit: Int) {
         let shared = SharedDescriptor(descriptor, closesWhenDone: true)
-        let file = UnopenedFile(writing: shared, writeBehindLimit: writeBehindLimit)
+        let file = UnopenedBackend(writing: shared, writeBehindLimit: writeBehindLimit)
         self.init(StreamEngine(file, subject: path))
     }
 

@@ -103,10 +103,12 @@ extension StreamEngine {
         let isReady = !machine.pending.isEmpty || machine.isAcknowledged && self.isReady
         let state = machine.description(isReady: isReady)
         if isOnQueue { return state }
-        guard let attachment = machine.attachment, let loop = attachment.scheduled?.loop else { return state }
-        let reason = loop.inbox.reasonForDelay(of: "the stream", in: attachment.membership)
+        guard let loopSchedule = machine.loopSchedule, let loop = loopSchedule.loopSource?.loop else {
+            return state
+        }
+        let reason = loop.inbox.reasonForDelay(of: "the stream", in: loopSchedule.membership)
         if isReady { return "\(state): \(reason)" }
-        return loop.inbox.runs(in: attachment.membership) ? state : "\(state), and \(reason)"
+        return loop.inbox.runs(in: loopSchedule.membership) ? state : "\(state), and \(reason)"
     }
 }
 
@@ -192,8 +194,8 @@ extension StreamEngine: Supervised {
         guard !isOwned, !machine.isCallingDelegate, machine.isOpen || !machine.pending.isEmpty else {
             return nil
         }
-        guard let attachment = machine.attachment,
-            let reason = attachment.scheduled?.loop.inbox.reasonForNeverRunning(attachment.membership)
+        guard let loopSchedule = machine.loopSchedule,
+            let reason = loopSchedule.loopSource?.loop.inbox.reasonForNeverRunning(loopSchedule.membership)
         else { return nil }
         guard !machine.pending.isEmpty || machine.isAcknowledged && isReady else { return nil }
         return "\(machine.description(isReady: true)): \(reason)"

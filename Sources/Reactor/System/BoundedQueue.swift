@@ -29,20 +29,20 @@ struct BoundedQueue<Contents: BoundedQueueContents, Failure: Error> {
     var isCancelled: Bool { if case .cancelled = phase { true } else { false } }
 
     /// Why the contents end where they do, for the consumer.
-    var fault: Failure? { if case .ended(let fault) = phase { fault } else { nil } }
+    var producerFailure: Failure? { if case .ended(let failure) = phase { failure } else { nil } }
 
     /// Why the producer's elements are not taken any more.
-    var refusal: Failure? { if case .cancelled(let fault) = phase { fault } else { nil } }
+    var consumerFailure: Failure? { if case .cancelled(let failure) = phase { failure } else { nil } }
 
     /// The producer has no more. Does nothing unless the queue is open.
-    mutating func end(_ fault: Failure? = nil) { if isOpen { phase = .ended(fault) } }
+    mutating func end(_ failure: Failure? = nil) { if isOpen { phase = .ended(failure) } }
 
     /// The consumer takes no more. Only the first time counts.
     ///
     /// - Returns: What is dropped, which the caller releases with nothing locked.
     @discardableResult
-    mutating func cancel(_ fault: Failure? = nil) -> Contents {
-        if !isCancelled { phase = .cancelled(fault) }
+    mutating func cancel(_ failure: Failure? = nil) -> Contents {
+        if !isCancelled { phase = .cancelled(failure) }
         return take()
     }
 

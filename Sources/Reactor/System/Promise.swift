@@ -3,7 +3,7 @@ import Synchronization
 /// A value that one thread sets, once, and other threads wait for.
 package final class Promise<Value: Sendable>: Sendable {
     private let value = Mutex<Value?>(nil)
-    private let changed = Condition()
+    private let changed = EventCount()
 
     package init() {}
 

@@ -34,7 +34,7 @@ extension ChildProcess {
         let process = ChildProcess(spawned, name, terminal: ends.master)
         let subject = "process \(process.processIdentifier) (\(name))"
         func reader(_ end: SharedDescriptor) -> InputStream {
-            let file = UnopenedFile(reading: end, endsAtHangUp: ends.master != nil)
+            let file = UnopenedBackend(reading: end, endsAtHangUp: ends.master != nil)
             let engine = StreamEngine(file, subject: subject)
             if LoopDiagnostics.isReporting, ends.master == nil { engine.superviseChildOutput(end) }
             return InputStream(engine)
@@ -42,7 +42,7 @@ extension ChildProcess {
         return Spawned(
             process: process,
             standardInput: ends.input.map {
-                OutputStream(StreamEngine(UnopenedFile(writing: $0), subject: subject))
+                OutputStream(StreamEngine(UnopenedBackend(writing: $0), subject: subject))
             },
             standardOutput: ends.output.map(reader), standardError: ends.error.map(reader))
     }

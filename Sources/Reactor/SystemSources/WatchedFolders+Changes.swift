@@ -51,7 +51,7 @@ extension WatchedFolders {
     private mutating func expire(_ cookie: UInt32) {
         guard let move = take(cookie) else { return }
         if move.isFolder { vanish(below: move.path) }
-        if move.isReported, let path = path(of: move.place) { events.append(.removed(path)) }
+        if move.isReported, let path = path(of: move.entry) { events.append(.removed(path)) }
         appearIfExchanged(move)
     }
 
@@ -88,109 +88,109 @@ extension WatchedFolders {
         }
         // The kernel locks both folders of a move until it has queued both halves.
         if change.isOfNames {
-            for (cookie, move) in moves where cookie != change.cookie && move.place.folder == change.folder {
+            for (cookie, move) in moves where cookie != change.cookie && move.entry.folder == change.folder {
                 expire(cookie)
             }
         }
-        takeChange(change, of: Place(folder: change.folder, name: name), in: folder)
+        takeChange(change, of: FolderEntry(folder: change.folder, name: name), in: folder)
     }
 
     /// Handles a change of a name in a watched folder.
-    private mutating func takeChange(_ change: FolderChange, of place: Place, in folder: Folder) {
+    private mutating func takeChange(_ change: FolderChange, of entry: FolderEntry, in folder: Folder) {
         if change.isOfNames {
-            for reader in readers where reader.number == place.folder { reader.changed.insert(place.name) }
+            for reader in readers where reader.number == entry.folder { reader.changed.insert(entry.name) }
         }
-        if change.has(IN_MOVED_FROM) { return depart(change, from: place, in: folder) }
+        if change.has(IN_MOVED_FROM) { return depart(change, from: entry, in: folder) }
         let move = change.has(IN_MOVED_TO) ? take(change.cookie) : nil
-        if change.isOfNames { folder.arrival = change.has(IN_MOVED_TO) ? (place.name, move?.place) : nil }
+        if change.isOfNames { folder.arrival = change.has(IN_MOVED_TO) ? (entry.name, move?.entry) : nil }
         if let move {
-            finish(move, at: place, in: folder)
+            finish(move, at: entry, in: folder)
             appearIfExchanged(move)
             if !move.changes.isEmpty {
                 inotify.changes.insert(contentsOf: move.changes, at: inotify.changes.startIndex)
             }
             return
         }
-        guard folder.reports(place.name) else { return }
-        if change.has(IN_CREATE), folder.reported?[place.name] == true {
-            folder.reported?[place.name] = false
+        guard folder.reports(entry.name) else { return }
+        if change.has(IN_CREATE), folder.reported?[entry.name] == true {
+            folder.reported?[entry.name] = false
             return
         }
-        if change.has(IN_CREATE | IN_MOVED_TO) { return appear(at: place, isFolder: change.isOfFolder) }
-        let isReported = folder.hasReported(place.name)
-        if change.has(IN_DELETE) { forget(place) }
-        if isReported, let path = path(of: place), let event = change.event(at: path) { events.append(event) }
+        if change.has(IN_CREATE | IN_MOVED_TO) { return appear(at: entry, isFolder: change.isOfFolder) }
+        let isReported = folder.hasReported(entry.name)
+        if change.has(IN_DELETE) { forget(entry) }
+        if isReported, let path = path(of: entry), let event = change.event(at: path) { events.append(event) }
     }
 
     /// The first half of a move.
-    private mutating func depart(_ change: FolderChange, from place: Place, in folder: Folder) {
-        guard let path = path(of: place, onDisk: true) else { return }
+    private mutating func depart(_ change: FolderChange, from entry: FolderEntry, in folder: Folder) {
+        guard let path = path(of: entry, onDisk: true) else { return }
         let arrival = exchange(&folder.arrival, with: nil)
-        let number = change.isOfFolder ? folder.children.removeValue(forKey: place.name) : nil
+        let number = change.isOfFolder ? folder.children.removeValue(forKey: entry.name) : nil
         // The folder that was found there came later.
-        let isOther = folder.children[place.name] != nil
-        if isOther, let path = self.path(of: place) { events.append(.removed(path)) }
+        let isOther = folder.children[entry.name] != nil
+        if isOther, let path = self.path(of: entry) { events.append(.removed(path)) }
         moves[change.cookie] = Move(
-            place: place, path: path, isFolder: change.isOfFolder,
-            isReported: folder.hasReported(place.name) && !isOther, date: .now, number: number,
-            arrival: arrival?.name == place.name ? arrival : nil)
+            entry: entry, path: path, isFolder: change.isOfFolder,
+            isReported: folder.hasReported(entry.name) && !isOther, date: .now, number: number,
+            arrival: arrival?.name == entry.name ? arrival : nil)
         if let number { folders[number]?.move = change.cookie }
-        forget(place)
+        forget(entry)
     }
 
-    /// Nothing is at `place` any more.
-    private mutating func forget(_ place: Place) {
-        folders[place.folder]?.reported?[place.name] = nil
-        missing.remove(place)
-        drop(place)
+    /// Nothing is at `entry` any more.
+    private mutating func forget(_ entry: FolderEntry) {
+        folders[entry.folder]?.reported?[entry.name] = nil
+        missing.remove(entry)
+        drop(entry)
     }
 
-    /// Reports that a file or folder is at `place`, perhaps replacing another.
-    mutating func appear(at place: Place, isFolder: Bool) {
-        guard let folder = folders[place.folder], let path = path(of: place) else { return }
+    /// Reports that a file or folder is at `entry`, perhaps replacing another.
+    mutating func appear(at entry: FolderEntry, isFolder: Bool) {
+        guard let folder = folders[entry.folder], let path = path(of: entry) else { return }
         events.append(.created(path))
-        folder.reported?[place.name] = false
-        missing.remove(place)
-        drop(place)
-        if isFolder, folder.isInTree { unread.append((place, .appeared)) }
+        folder.reported?[entry.name] = false
+        missing.remove(entry)
+        drop(entry)
+        if isFolder, folder.isInTree { unread.append((entry, .appeared)) }
     }
 
     /// Reports what is where the move began, if it may be half of an exchange (renameat2(2)).
     private mutating func appearIfExchanged(_ move: Move) {
-        let place = move.place
-        guard move.arrival != nil, folders[place.folder]?.reports(place.name) == true,
-            let path = path(of: place, onDisk: true), path.isTaken
+        let entry = move.entry
+        guard move.arrival != nil, folders[entry.folder]?.reports(entry.name) == true,
+            let path = path(of: entry, onDisk: true), path.isTaken
         else { return }
-        appear(at: place, isFolder: true)
+        appear(at: entry, isFolder: true)
     }
 
     /// The second half of a move.
-    private mutating func finish(_ move: Move, at place: Place, in folder: Folder) {
-        let isReported = folder.reports(place.name)
+    private mutating func finish(_ move: Move, at entry: FolderEntry, in folder: Folder) {
+        let isReported = folder.reports(entry.name)
         if move.isFolder { vanish(below: move.path) }
-        let old = move.isReported ? self.path(of: move.place) : nil
+        let old = move.isReported ? self.path(of: move.entry) : nil
         let followed = move.number.flatMap { folders[$0] != nil && folder.isInTree ? $0 : nil }
         // A way back may be the second half of an exchange: another file or folder has come.
         let isOther =
-            move.arrival?.from == place || followed.map { isUnsettledElsewhere($0, than: place) } ?? false
-        guard let old, let path = path(of: place), isReported, !isOther else {
+            move.arrival?.from == entry || followed.map { isUnsettledElsewhere($0, than: entry) } ?? false
+        guard let old, let path = path(of: entry), isReported, !isOther else {
             if let old { events.append(.removed(old)) }
-            if isReported { appear(at: place, isFolder: move.isFolder) }
+            if isReported { appear(at: entry, isFolder: move.isFolder) }
             return
         }
         events.append(.moved(from: old, to: path))
-        folder.reported?[place.name] = false
-        drop(place)
-        if let followed, link(followed, at: place) {
+        folder.reported?[entry.name] = false
+        drop(entry)
+        if let followed, link(followed, at: entry) {
             checkUnsettled(below: followed)
         } else if move.isFolder, folder.isInTree {
-            unread.append((place, .appeared))
+            unread.append((entry, .appeared))
         }
     }
 
     /// Whether another folder was taken for the one that is moved, because it was at that place when the place was looked up.
-    private func isUnsettledElsewhere(_ number: CInt, than place: Place) -> Bool {
-        guard folders[number]?.isUnsettled == true, let path = path(of: place, onDisk: true) else {
+    private func isUnsettledElsewhere(_ number: CInt, than entry: FolderEntry) -> Bool {
+        guard folders[number]?.isUnsettled == true, let path = path(of: entry, onDisk: true) else {
             return false
         }
         return !isAt(path, number)

@@ -17,9 +17,9 @@ extension WatchedFolders {
         while let folder = folders[number] {
             if let cookie = folder.move { return .inMove(cookie) }
             if let location = folder.location { return .at(location, below: names.reversed()) }
-            guard let place = folder.place, isLinked(number, at: place) else { return .nowhere }
-            names.append(place.name.component)
-            number = place.folder
+            guard let entry = folder.entry, isLinked(number, at: entry) else { return .nowhere }
+            names.append(entry.name.component)
+            number = entry.folder
         }
         return .nowhere
     }
@@ -38,53 +38,53 @@ extension WatchedFolders {
         return path
     }
 
-    /// The path of what is at `place`.
-    func path(of place: Place, onDisk: Bool = false) -> FilePath? {
-        path(of: place.folder, onDisk: onDisk)?.entry(place.name.component)
+    /// The path of what is at `entry`.
+    func path(of entry: FolderEntry, onDisk: Bool = false) -> FilePath? {
+        path(of: entry.folder, onDisk: onDisk)?.entry(entry.name.component)
     }
 
-    private func isLinked(_ number: CInt, at place: Place) -> Bool {
-        folders[place.folder]?.children[place.name] == number
+    private func isLinked(_ number: CInt, at entry: FolderEntry) -> Bool {
+        folders[entry.folder]?.children[entry.name] == number
     }
 
-    /// The place of a folder, if the folder there knows it.
-    private func linkedPlace(of number: CInt) -> Place? {
-        folders[number]?.place.flatMap { isLinked(number, at: $0) ? $0 : nil }
+    /// The entry of a folder, if the folder there knows it.
+    private func linkedEntry(of number: CInt) -> FolderEntry? {
+        folders[number]?.entry.flatMap { isLinked(number, at: $0) ? $0 : nil }
     }
 
     private func isBelow(_ number: CInt, _ folder: CInt) -> Bool {
         var number = number
         while number != folder {
-            guard let place = linkedPlace(of: number) else { return false }
-            number = place.folder
+            guard let entry = linkedEntry(of: number) else { return false }
+            number = entry.folder
         }
         return true
     }
 
-    /// Links the folder `number` at `place`; returns false if the place is in that folder.
-    @discardableResult mutating func link(_ number: CInt, at place: Place) -> Bool {
-        guard let folder = folders[number], let parent = folders[place.folder], !isBelow(place.folder, number)
+    /// Links the folder `number` at `entry`; returns false if the entry is in that folder.
+    @discardableResult mutating func link(_ number: CInt, at entry: FolderEntry) -> Bool {
+        guard let folder = folders[number], let parent = folders[entry.folder], !isBelow(entry.folder, number)
         else { return false }
         unlink(number)
-        if let other = parent.children.updateValue(number, forKey: place.name) { cut.append(other) }
-        (folder.place, folder.move) = (place, nil)
+        if let other = parent.children.updateValue(number, forKey: entry.name) { cut.append(other) }
+        (folder.entry, folder.move) = (entry, nil)
         return true
     }
 
     mutating func unlink(_ number: CInt) {
-        guard let place = linkedPlace(of: number) else { return }
-        folders[place.folder]?.children[place.name] = nil
+        guard let entry = linkedEntry(of: number) else { return }
+        folders[entry.folder]?.children[entry.name] = nil
     }
 
-    /// Stops watching the folder that was at `place`, with those below, as part of a tree.
-    mutating func drop(_ place: Place) {
-        if let number = folders[place.folder]?.children.removeValue(forKey: place.name) { cut.append(number) }
+    /// Stops watching the folder that was at `entry`, with those below, as part of a tree.
+    mutating func drop(_ entry: FolderEntry) {
+        if let number = folders[entry.folder]?.children.removeValue(forKey: entry.name) { cut.append(number) }
     }
 
     /// Stops watching a folder and those below as part of a tree, unless they are part of another.
     mutating func leaveTree(_ number: CInt) {
         guard let folder = folders[number] else { return }
-        let isLinked = linkedPlace(of: number).map { folders[$0.folder]?.isInTree == true } ?? false
+        let isLinked = linkedEntry(of: number).map { folders[$0.folder]?.isInTree == true } ?? false
         let isRoot = folder.given[nil]?.contains { roots[$0]?.isRecursive == true } ?? false
         if !isLinked, folder.move == nil, !isRoot {
             folder.isInTree = false
@@ -95,7 +95,7 @@ extension WatchedFolders {
 
     /// Ends a folder whose link was cut, unless it has been found again or was given itself.
     private mutating func endCut(_ number: CInt) {
-        guard let folder = folders[number], folder.move == nil, linkedPlace(of: number) == nil else { return }
+        guard let folder = folders[number], folder.move == nil, linkedEntry(of: number) == nil else { return }
         folder.location = folder.location ?? folder.given.values.joined().first.flatMap { roots[$0]?.home }
         leaveTree(number)
     }
@@ -127,8 +127,8 @@ extension WatchedFolders {
             endCut(number)
         } else if let index = readable {
             readSome(readers[index], at: index)
-        } else if let (place, cause) = unread.popLast() {
-            visit(place, cause)
+        } else if let (entry, cause) = unread.popLast() {
+            visit(entry, cause)
         } else if let path = lost.popLast() {
             beginAgain(path)
         } else if isIncomplete, readers.isEmpty {
@@ -170,7 +170,7 @@ extension WatchedFolders {
                     }
                     guard mayBeFolder else { continue }
                     reader.folderCount += 1
-                    unread.append((Place(folder: reader.number, name: name), reader.cause))
+                    unread.append((FolderEntry(folder: reader.number, name: name), reader.cause))
                 }
                 if rest == 0 { return }
             }
@@ -184,28 +184,28 @@ extension WatchedFolders {
         readers.remove(at: index)
     }
 
-    /// Watches the folder at `place` as part of a tree, and begins to read it.
-    private mutating func visit(_ place: Place, _ cause: FolderReader.Cause) {
-        guard folders[place.folder]?.isInTree == true else { return }
-        guard let path = path(of: place, onDisk: true) else {
-            if isInMove(place.folder) { missing.insert(place) }
+    /// Watches the folder at `entry` as part of a tree, and begins to read it.
+    private mutating func visit(_ entry: FolderEntry, _ cause: FolderReader.Cause) {
+        guard folders[entry.folder]?.isInTree == true else { return }
+        guard let path = path(of: entry, onDisk: true) else {
+            if isInMove(entry.folder) { missing.insert(entry) }
             return
         }
         do throws(Errno) {
-            guard let number = try enter(path, place, cause) else { return }
+            guard let number = try enter(path, entry, cause) else { return }
             folders[number]?.isInTree = true
             do { try read(number, path, cause) } catch {
-                drop(place)
+                drop(entry)
                 throw error
             }
         } catch {
-            fail(error, at: place, cause)
+            fail(error, at: entry, cause)
         }
     }
 
-    /// Links the folder at `path` at `place`; returns nil if it is already, or if later changes may say that another is there.
+    /// Links the folder at `path` at `entry`; returns nil if it is already, or if later changes may say that another is there.
     private mutating func enter(
-        _ path: FilePath, _ place: Place, _ cause: FolderReader.Cause
+        _ path: FilePath, _ entry: FolderEntry, _ cause: FolderReader.Cause
     ) throws(Errno) -> CInt? {
         var number = try inotify.watch(path, follows: false)
         if folders[number]?.location != nil {
@@ -214,30 +214,30 @@ extension WatchedFolders {
         }
         let folder = folders[number] ?? Folder()
         folders[number] = folder
-        if folder.move != nil || linkedPlace(of: number).map({ $0 != place }) ?? false {
+        if folder.move != nil || linkedEntry(of: number).map({ $0 != entry }) ?? false {
             // It has been moved, as a later change says; or another path leads to it, too.
             if cause != .missing || inotify.hasUnread {
-                missing.insert(place)
+                missing.insert(entry)
                 return nil
             }
             if let known = self.path(of: number, onDisk: true), isAt(known, number) { return nil }
             // The move began or ended in a folder that was not watched, so no change says it.
         }
         // A move has brought it here, with what is known of it, since it was to be looked for.
-        if cause.isReported, linkedPlace(of: number) == place { return nil }
-        if link(number, at: place) { return number }
-        // The place is in the folder: in a loop of bind mounts, it stays there.
-        if cause != .missing || inotify.hasUnread { missing.insert(place) }
+        if cause.isReported, linkedEntry(of: number) == entry { return nil }
+        if link(number, at: entry) { return number }
+        // The entry is in the folder: in a loop of bind mounts, it stays there.
+        if cause != .missing || inotify.hasUnread { missing.insert(entry) }
         return nil
     }
 
-    private mutating func fail(_ error: Errno, at place: Place, _ cause: FolderReader.Cause) {
+    private mutating func fail(_ error: Errno, at entry: FolderEntry, _ cause: FolderReader.Cause) {
         if error == .noSuchFileOrDirectory || error == .notDirectory {
             // Still missing after all changes were read: it is gone.
-            if cause != .missing || inotify.hasUnread { missing.insert(place) }
+            if cause != .missing || inotify.hasUnread { missing.insert(entry) }
             return
         }
-        let path = path(of: place)?.string ?? "a folder"
+        let path = path(of: entry)?.string ?? "a folder"
         let error = IOError(.watch, path + error.watchLimit, error)
         guard error.errno == .noSpace || error.errno == .noMemory else {
             return events.append(.errorOccurred(error))
@@ -249,10 +249,10 @@ extension WatchedFolders {
     /// Checks whether the unsettled folders below `number`, which was moved, are where they were announced.
     mutating func checkUnsettled(below number: CInt) {
         for other in unsettled + settling where other != number && isBelow(other, number) {
-            guard let place = folders[other]?.place, let path = path(of: other, onDisk: true),
+            guard let entry = folders[other]?.entry, let path = path(of: other, onDisk: true),
                 !isAt(path, other)
             else { continue }
-            appear(at: place, isFolder: true)
+            appear(at: entry, isFolder: true)
         }
     }
 

@@ -24,10 +24,10 @@ struct WatchedFolders: ~Copyable {
     }
 
     final class Folder {
-        /// Where it was found by a path that was given; nil if it is known by its place only.
+        /// Where it was found by a path that was given; nil if it is known by its entry only.
         var location: Location?
         /// Where it is in a tree.
-        var place: Place?
+        var entry: FolderEntry?
         /// The folders in it that are watched as part of a tree.
         var children: [FileName: CInt] = [:]
         /// The paths that were given for files in it, by their names, and for itself, by nil.
@@ -43,7 +43,7 @@ struct WatchedFolders: ~Copyable {
         /// The cookie of the move of it whose second half has not come.
         var move: UInt32?
         /// The name that was moved to it last and from where, until its names change again.
-        var arrival: (name: FileName, from: Place?)?
+        var arrival: (name: FileName, from: FolderEntry?)?
 
         var isNeeded: Bool { isInTree || !given.isEmpty }
 
@@ -56,14 +56,14 @@ struct WatchedFolders: ~Copyable {
     }
 
     /// A name in a watched folder.
-    struct Place: Hashable {
+    struct FolderEntry: Hashable {
         let folder: CInt
         let name: FileName
     }
 
     /// The first half of a move.
     struct Move {
-        let place: Place
+        let entry: FolderEntry
         /// Where it was on the disk.
         let path: FilePath
         let isFolder: Bool
@@ -72,7 +72,7 @@ struct WatchedFolders: ~Copyable {
         /// The folder that is moved, if it is watched.
         let number: CInt?
         /// The arrival of its name, if no name has changed since: the two moves may be an exchange (renameat2(2)).
-        let arrival: (name: FileName, from: Place?)?
+        let arrival: (name: FileName, from: FolderEntry?)?
         /// What happened in the folder that is moved before the second half came.
         var changes: [FolderChange] = []
     }
@@ -116,10 +116,10 @@ struct WatchedFolders: ~Copyable {
     /// The folders that became unsettled since the last read, and those that did before.
     var (unsettled, settling): ([CInt], [CInt]) = ([], [])
     /// Where a folder in a tree was announced, and not found.
-    var missing: Set<Place> = []
+    var missing: Set<FolderEntry> = []
     /// The folders that are being read, and where others are to be read.
     var readers: [FolderReader] = []
-    var unread: [(place: Place, cause: FolderReader.Cause)] = []
+    var unread: [(entry: FolderEntry, cause: FolderReader.Cause)] = []
     /// The folders to end unless they have been found again, those to end once all is read, and the roots to begin again.
     var (cut, stale, lost): ([CInt], [CInt], [FilePath]) = ([], [], [])
     /// Whether changes may be missed until all is read.

@@ -103,12 +103,13 @@ struct Model {
         add(UInt(machine.batchBits), bits: 5)
         add(delivered.rawValue, bits: 5)
         add(callback?.event.rawValue ?? 0, bits: 5)
-        let attachment = machine.attachment
+        let loopSchedule = machine.loopSchedule
         for flag in [
             machine.readinessSource == .unannounced, machine.isClosed, machine.isUnacknowledged,
             machine.lastTransfer == .none, machine.lastTransfer == .unknown, machine.lastTransfer == poll,
-            machine.isOnQueue, attachment != nil, attachment?.isWatched == true,
-            attachment?.isDisarmed == true, attachment?.isUpToDate == true, loops.0.number == 1, hasDelegate,
+            machine.isOnQueue, loopSchedule != nil, loopSchedule?.isWatched == true,
+            loopSchedule?.isDisarmed == true, loopSchedule?.isUpToDate == true, loops.0.number == 1,
+            hasDelegate,
             isMoving, isEnqueued,
             isTurnEnqueued, isAwaitingBackend, isRoomKnown, callback?.hasDelegate == true,
             callback?.isVoid == true,
@@ -122,7 +123,7 @@ struct Model {
         switch input {
         case .open:
             guard machine.open() else { return false }
-            if isHeld { machine.hold(awaitsTurn: true) }
+            if isHeld { machine.hold(awaitsPass: true) }
         case .opened, .openedAtEnd: return open(isAtEnd: input == .openedAtEnd)
         case .failed: machine.fail(Errno.ioError)
         case .bytesLost: machine.loseBytes(Errno.ioError)
@@ -150,7 +151,7 @@ struct Model {
             check(action == .none, "a loop that the stream is not on serves it")
         case .callbackReturns: return endCallback(mayContinue: true)
         case .callbackReturnsElsewhere: return endCallback(mayContinue: false)
-        case .queueCalls: return isTurnEnqueued ? turnPassed() : startCallback()
+        case .queueCalls: return isTurnEnqueued ? passCompleted() : startCallback()
         case .delegateSet, .delegateReplaced: setDelegate(isOther: input == .delegateReplaced || !hasDelegate)
         case .delegateRemoved: hasDelegate = false
         case .scheduled: schedule(onQueue: false)
@@ -243,12 +244,12 @@ extension Model {
         case .enqueue:
             check(machine.isOnQueue && !isEnqueued && callback == nil, "a needless callback on the queue")
             isEnqueued = true
-        case .turnPassed: machine.release()
+        case .passCompleted: machine.release()
         case .deliver(let event): beginCallback(event)
         }
     }
 
-    private mutating func turnPassed() -> Bool {
+    private mutating func passCompleted() -> Bool {
         isTurnEnqueued = false
         machine.release()
         return true
@@ -331,10 +332,10 @@ extension Model {
             }
             isWatched = update.isWatched
             check(
-                update.isSignalled == (machine.mustDeliver || machine.mustTurn),
+                update.isSignalled == (machine.mustDeliver || machine.mustReportPass),
                 "the loop is raised for nothing, or not for an event")
         }
-        let isBehind = machine.attachment.map { $0.isWatched != isWatched } ?? false
+        let isBehind = machine.loopSchedule.map { $0.isWatched != isWatched } ?? false
         check(!isBehind, "the loop watches what it should not, or does not what it should")
     }
 

@@ -71,8 +71,8 @@ import Testing
             check(queue.hasRoom == (firstEnd == nil && waiting.count < 2), "room is not what is free")
             check(queue.hasResult == (firstEnd != nil || !waiting.isEmpty), "the consumer waits for nothing")
             check(queue.isOpen == (firstEnd == nil) && queue.isCancelled == hasCancelled, "a wrong phase")
-            check(queue.fault == (firstEnd == .fail ? .ioError : nil), "a wrong fault")
-            check(queue.refusal == (firstEnd == .refuse ? .noSpace : nil), "a wrong refusal")
+            check(queue.producerFailure == (firstEnd == .fail ? .ioError : nil), "a wrong fault")
+            check(queue.consumerFailure == (firstEnd == .refuse ? .noSpace : nil), "a wrong refusal")
         }
 
         private mutating func check(_ holds: Bool, _ rule: String) {

@@ -58,7 +58,7 @@ import Testing
 
 @Suite(.runLoop) struct ConditionTests {
     @Test func `a broadcast between the look and the wait is not missed`() {
-        let condition = Condition()
+        let condition = EventCount()
         var lookCount = 0
         condition.wait {
             lookCount += 1
@@ -70,7 +70,7 @@ import Testing
 
     @Test func `a wait without a broadcast ends at its deadline and not before`() {
         for deadline in [Deadline.now + .milliseconds(5), .now, .distantPast] {
-            let condition = Condition()
+            let condition = EventCount()
             let result: Void? = condition.wait(until: deadline) { nil }
             #expect(result == nil)
             #expect(Deadline.now >= deadline)
@@ -79,7 +79,7 @@ import Testing
 
     /// A lost wake-up would stop all three forever.
     @Test func `threads that wait for each other never miss a broadcast`() {
-        let (condition, turn, threads) = (Condition(), Shared(0), 3)
+        let (condition, turn, threads) = (EventCount(), Shared(0), 3)
         onThreads(threads) { thread in
             for round in 0..<1_000 {
                 condition.wait { turn.value == round * threads + thread ? () : nil }

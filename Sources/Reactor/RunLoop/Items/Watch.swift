@@ -155,8 +155,8 @@ final class ReadyQueue {
         func confirm() { watch.confirm() }
 
         /// What the loop calls when it serves the watch.
-        var callout: Callout {
-            Callout(descriptor: watch.descriptor)
+        var callbackKind: CallbackKind {
+            CallbackKind(descriptor: watch.descriptor)
         }
 
         /// The watch has recorded something, so that its source is alive: see ``Watch/source``.

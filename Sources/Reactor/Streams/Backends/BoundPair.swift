@@ -13,7 +13,7 @@ package final class BoundBuffer: Sendable {
     }
 
     private let state: Mutex<State>
-    private let changed = Condition()
+    private let changed = EventCount()
 
     package init(capacity: Int) { state = Mutex(State(bytes: BoundedQueue(limit: capacity))) }
 
@@ -71,7 +71,7 @@ final class BoundInput: InputBackend {
     }
 
     /// What the output has failed with, once its bytes have been read.
-    var refusal: (any Error)? { buffer.look { $0.bytes.isEmpty ? $0.bytes.fault : nil } }
+    var refusal: (any Error)? { buffer.look { $0.bytes.isEmpty ? $0.bytes.producerFailure : nil } }
 
     func prepare() -> Availability {
         if let refusal { return .failed(refusal) }
@@ -85,7 +85,7 @@ final class BoundInput: InputBackend {
             if !state.bytes.isEmpty {
                 return .success(Transfer(count: state.bytes.contents.take(into: &destination)))
             }
-            if state.bytes.fault != nil { return .failure(.canceled) }
+            if state.bytes.producerFailure != nil { return .failure(.canceled) }
             return state.bytes.isOpen ? nil : .success(Transfer(count: 0, isAtEnd: true))
         }
     }

@@ -89,7 +89,7 @@ final class DescriptorInput: InputBackend {
 /// A pipe or terminal is opened again as non-blocking, because every user of the open file shares
 /// `O_NONBLOCK`, and may set or clear it at any time. If that fails and the descriptor is blocking, each write
 /// is limited to what poll(2) guarantees, and can still block when another writer fills the pipe in between.
-final class DescriptorOutput: KernelOutput {
+final class DescriptorOutput: BufferedOutput {
     private let given: SharedDescriptor
     let target: SharedDescriptor
     private let waiting = DescriptorWait()
@@ -129,7 +129,7 @@ final class DescriptorOutput: KernelOutput {
 
     var buffer: WriteBuffer? { slot.buffer }
 
-    var fault: Errno? { buffer?.fault }
+    var failure: Errno? { buffer?.failure }
 
     func send(_ bytes: RawSpan) throws(Errno) -> Int {
         try target.use { (number) throws(Errno) in

@@ -14,7 +14,7 @@ final class FileInput: InputBackend {
     private let shared: SharedDescriptor
     private let isSeekable: Bool
     private let state: Mutex<State>
-    private let readerReturned = Condition()
+    private let readerReturned = EventCount()
     /// The offset of the next byte that the client reads. Atomic, because a hand-off takes its chunks without the lock.
     private let offset: Atomic<Int>
     private let process = ProcessIdentity.current
@@ -204,7 +204,7 @@ extension FileInput.Ahead {
             if contents[0].count == 0 { spare = contents.removeFirst() }
             return Transfer(count: count)
         }
-        if let fault { throw fault }
+        if let producerFailure { throw producerFailure }
         return isOpen ? nil : Transfer(count: 0, isAtEnd: true)
     }
 
@@ -214,6 +214,6 @@ extension FileInput.Ahead {
 
     mutating func append(_ later: Self) {
         contents += later.contents
-        if !later.isOpen { end(later.fault) }
+        if !later.isOpen { end(later.producerFailure) }
     }
 }

@@ -16,7 +16,7 @@ enum PendingOutput {
     }
 
     private static let state = Mutex(State())
-    private static let changed = Condition()
+    private static let changed = EventCount()
     private static let exiting = Atomic(false)
     /// The last process that had pending output. A child of fork(2) that had none must not take the locks,
     /// which a thread of its parent may have held.

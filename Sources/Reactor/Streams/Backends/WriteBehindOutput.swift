@@ -26,7 +26,7 @@ final class WriteBehindOutput: OutputBackend {
         var lastOffset: Int?
 
         var room: Int { waiting.limit - waiting.contents.count - writingCount }
-        var fault: Errno? { waiting.refusal }
+        var failure: Errno? { waiting.consumerFailure }
     }
 
     private let shared: SharedDescriptor
@@ -53,21 +53,21 @@ final class WriteBehindOutput: OutputBackend {
         let offset = offset
         shared.close()
         state.withLock { $0.lastOffset = offset ?? $0.lastOffset }
-        let (fault, dropped) = state.withLock { ($0.fault, $0.engine.take()) }
+        let (failure, dropped) = state.withLock { ($0.failure, $0.engine.take()) }
         withExtendedLifetime(dropped) {}
-        if let fault { throw fault }
+        if let failure { throw failure }
     }
 
     func closeDescriptor() { shared.close() }
 
-    func isReady() -> Bool { state.withLock { $0.room > 0 || $0.fault != nil } }
+    func isReady() -> Bool { state.withLock { $0.room > 0 || $0.failure != nil } }
 
     /// Accepted bytes that could not be written are a fault of the stream, also if nothing more is written.
-    var fault: Errno? { isInherited ? nil : state.withLock { $0.fault } }
+    var failure: Errno? { isInherited ? nil : state.withLock { $0.failure } }
 
     func prepare() -> Availability {
         state.withLock { state in
-            if let fault = state.fault { return .failed(fault) }
+            if let failure = state.failure { return .failed(failure) }
             return state.room > 0 ? .ready : .waiting
         }
     }
@@ -78,7 +78,7 @@ final class WriteBehindOutput: OutputBackend {
         if isInherited { return Transfer(count: try writeFile(bytes)) }
         guard isScheduled else {
             writer.wait()
-            if let fault = state.withLock({ $0.fault }) { throw fault }
+            if let failure = state.withLock({ $0.failure }) { throw failure }
             return Transfer(count: try writeFile(bytes))
         }
         return try accept(bytes)
@@ -87,7 +87,7 @@ final class WriteBehindOutput: OutputBackend {
     /// Accepts as many bytes as there is room for. Throws `canceled` once the stream is closed.
     private func accept(_ bytes: RawSpan) throws(Errno) -> Transfer {
         let (count, isFirst) = try state.withLock { (state) throws(Errno) -> (Int, Bool) in
-            if let fault = state.fault { throw fault }
+            if let failure = state.failure { throw failure }
             if !state.waiting.isOpen { throw .canceled }
             let count = min(bytes.byteCount, state.room)
             guard count > 0 else { return (0, false) }
@@ -112,7 +112,7 @@ final class WriteBehindOutput: OutputBackend {
             let engine = state.withLock { state in
                 state.spare = batch
                 state.writingCount = 0
-                if case .failure(let fault) = result { state.waiting.cancel(fault) }
+                if case .failure(let failure) = result { state.waiting.cancel(failure) }
                 return state.engine
             }
             engine?.refresh()
@@ -125,7 +125,7 @@ final class WriteBehindOutput: OutputBackend {
         guard !isInherited else { return }
         let time = DispatchTime(uptimeNanoseconds: UInt64(max(deadline.kernelNanoseconds, 0)))
         let isDone = writer.wait(timeout: deadline == .distantFuture ? .distantFuture : time) == .success
-        if let fault = state.withLock({ $0.fault }) { throw fault }
+        if let failure = state.withLock({ $0.failure }) { throw failure }
         guard isDone else { throw .timedOut }
     }
 

@@ -62,7 +62,7 @@ final class WriteBuffer: Sendable {
     fileprivate let state: Mutex<State>
     /// Whether the queue is empty: spares most writes the lock.
     fileprivate let isDrained = Atomic(true)
-    fileprivate let changed = Condition()
+    fileprivate let changed = EventCount()
     let client: Client
 
     init(limit: Int, for engine: StreamEngine, by client: Client) {
@@ -87,7 +87,7 @@ final class WriteBuffer: Sendable {
     }
 
     /// Why the bytes could not be sent.
-    var fault: Errno? { state.withLock { $0.queue.refusal } }
+    var failure: Errno? { state.withLock { $0.queue.consumerFailure } }
 
     // MARK: Room
 
@@ -115,7 +115,7 @@ final class WriteBuffer: Sendable {
     /// Waits until the kernel has taken every byte.
     func flush(until deadline: Deadline) throws(Errno) {
         let isDone = wait(until: deadline) { $0.queue.isEmpty }
-        if let fault { throw fault }
+        if let failure { throw failure }
         guard isDone else { throw .timedOut }
     }
 
@@ -321,14 +321,14 @@ extension WriteBuffer.State {
     fileprivate func checkOpen() throws(Errno) {
         // The parent's sender is not in a child of fork(2), and a second one would send its bytes twice.
         if !process.isCurrent { throw .notSupported }
-        if let fault = queue.refusal { throw fault }
+        if let failure = queue.consumerFailure { throw failure }
         if !queue.isOpen { throw .canceled }
     }
 
     fileprivate mutating func send(to descriptor: SharedDescriptor, _ client: WriteBuffer.Client)
         -> WriteBuffer.Progress
     {
-        if let fault = queue.refusal { return .failed(fault) }
+        if let failure = queue.consumerFailure { return .failed(failure) }
         do throws(Errno) {
             try queue.contents.send { (bytes) throws(Errno) in try client.send(descriptor, bytes) }
         } catch {

@@ -28,9 +28,9 @@ protocol StreamBackend: AnyObject, Sendable {
     /// Closes the descriptor, if there is one, and does nothing else: for a child of fork(2). Waits for no
     /// lock.
     func closeDescriptor()
-    /// Called when a turn of the stream's loop or queue has passed since the backend has called
-    /// ``StreamEngine/hold(awaitsTurn:)``.
-    func turnPassed()
+    /// Called when a pass of the stream's loop or queue has completed since the backend has called
+    /// ``StreamEngine/hold(awaitsPass:)``.
+    func passCompleted()
     /// The descriptor that the kernel can watch; nil if there is none.
     var descriptor: SharedDescriptor? { get }
     /// Why no more bytes may be moved. It replaces the error of a call that failed because of that.
@@ -45,7 +45,7 @@ protocol StreamBackend: AnyObject, Sendable {
     /// Whether a read or a write on a loop would not wait, not even for a disk.
     func isReadyOnLoop() -> Bool
     /// Why the stream has failed, if a loop or a read or a write did not find out yet.
-    var fault: Errno? { get }
+    var failure: Errno? { get }
     /// What the next read or write on a loop can expect. Starts to prepare for it on another thread.
     func prepare() -> Availability
     func property(_ key: Stream.PropertyKey) -> Any?
@@ -157,13 +157,13 @@ extension StreamBackend {
     var isAtEndWhenOpened: Bool { false }
     func close() throws(Errno) {}
     func closeDescriptor() { descriptor?.close() }
-    func turnPassed() {}
+    func passCompleted() {}
     var descriptor: SharedDescriptor? { nil }
     var refusal: (any Error)? { nil }
     var failedOperation: IOError.Operation { event == .hasBytesAvailable ? .read : .write }
     var subject: String { "memory" }
     func isReadyOnLoop() -> Bool { isReady() }
-    var fault: Errno? { nil }
+    var failure: Errno? { nil }
     func prepare() -> Availability { isReady() ? .ready : .waiting }
     func property(_ key: Stream.PropertyKey) -> Any? { nil }
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool { false }

@@ -83,7 +83,7 @@ extension StreamEngine {
     func perform(_ action: StreamMachine.Action) {
         switch action {
         case .signal, .update: update()
-        case .turnPassed: backend.turnPassed()
+        case .passCompleted: backend.passCompleted()
         case .enqueue: if let queue = state.withLock({ $0.queue }) { enqueueCallback(on: queue) }
         case .disarm: try? state.withLock { $0.machine.source(on: .current) }?.value.setInterest([])
         case .fail(let error):
@@ -183,11 +183,11 @@ extension StreamEngine {
         if state.withLock({ $0.queue != nil || $0.isScheduledForTask }) { detach() }
     }
 
-    /// Reports the turn that held events wait for, when the queue has done what it has now.
+    /// Reports the pass that held events wait for, when the queue has done what it has now.
     func reportTurn(on queue: StreamQueue) {
         queue.enqueue { [self] in
             let backend = state.withLock { $0.queue === queue ? $0.backend : nil }
-            backend?.turnPassed()
+            backend?.passCompleted()
         }
     }
 

@@ -33,11 +33,11 @@ final class StreamSource: EventSource {
     override var confirmsLateReadiness: Bool { false }
 }
 
-/// The run loop that a stream is scheduled on.
+/// A stream's source, and the run loop that has it.
 ///
 /// Any thread may release the source last: its loop retains it from joining to ``EventSource/end()``, and before
 /// and after that it has no watch, which is all that belongs to the loop's thread.
-struct ScheduledLoop {
+struct LoopSource {
     let loop: RunLoop
     let source: LoopBound<StreamSource>
 
@@ -69,14 +69,15 @@ extension StreamEngine {
         _ loop: RunLoop, _ mode: RunLoop.Mode, keeping kept: AnyObject? = nil, _ change: (inout State) -> Void
     ) {
         let common = loop.commonModes
-        let (isScheduled, left) = state.withLock { state -> (isScheduled: Bool, left: Attachment?) in
+        let (isScheduled, left) = state.withLock { state -> (isScheduled: Bool, left: LoopSchedule?) in
             guard state.handoff.map({ $0.loop === loop }) ?? true else { return (false, nil) }
             let result = state.machine.schedule(
-                on: loop.identity, mode, common: common, attach: { ScheduledLoop(loop, self, keeping: kept) })
+                on: loop.identity, mode, common: common, makeSource: { LoopSource(loop, self, keeping: kept) }
+            )
             if result.isScheduled { change(&state) }
             return result
         }
-        left?.scheduled?.end()
+        left?.loopSource?.end()
         guard isScheduled else { return }
         if LoopDiagnostics.isReporting { Watchdog.supervise(self) }
         update(loop)
@@ -94,8 +95,8 @@ extension StreamEngine {
         case .changed:
             update(loop)
             taskDelegate?.streamChanged()
-        case .left(let attachment):
-            attachment.scheduled?.end()
+        case .left(let loopSchedule):
+            loopSchedule.loopSource?.end()
             handoff?.streamChanged()
             taskDelegate?.streamChanged()
         }
@@ -108,7 +109,7 @@ extension StreamEngine {
             state.isScheduledForTask = false
             return (state.machine.detach(), state.handoff)
         }
-        left?.scheduled?.end()
+        left?.loopSource?.end()
         handoff?.streamChanged()
     }
 
@@ -123,7 +124,7 @@ extension StreamEngine {
 
 extension StreamMachine {
     func source(on loop: LoopIdentity) -> LoopBound<StreamSource>? {
-        isScheduled(on: loop) ? attachment!.scheduled?.source : nil
+        isScheduled(on: loop) ? loopSchedule!.loopSource?.source : nil
     }
 }
 
@@ -141,7 +142,7 @@ extension StreamEngine {
     /// Until it is closed, the stream cannot be scheduled on another loop than the hand-off's.
     ///
     /// - Precondition: No task uses the stream.
-    func handOver(to handoff: HandoffOwner) -> Bool {
+    func handOver(to handoff: HandoffBinding) -> Bool {
         require(
             state.withLock { $0.taskDelegate }?.isInUse != true,
             "A stream cannot be handed off while a task uses it: cancel the task, or wait for it, first.")
@@ -159,7 +160,7 @@ extension StreamEngine {
 }
 
 /// The hand-off that owns a stream.
-final class HandoffOwner: Sendable {
+final class HandoffBinding: Sendable {
     let loop: RunLoop
     /// Called when the stream has been closed or removed from its loop, or has got another delegate. Any thread
     /// may call it.
@@ -200,7 +201,7 @@ extension StreamEngine {
         let (loop, queue, isHeld) = state.withLock { state in
             change(&state)
             let (isForLoop, isForQueue) = state.machine.takeUpdate()
-            let loop = isForLoop ? state.machine.attachment?.scheduled?.loop : nil
+            let loop = isForLoop ? state.machine.loopSchedule?.loopSource?.loop : nil
             return (loop, isForQueue ? state.queue : nil, state.machine.delivery == .held)
         }
         guard let queue else { return loop }
@@ -223,7 +224,7 @@ extension StreamEngine {
     /// Takes what this thread's `loop` has to do, and what it needs for that.
     fileprivate func takeUpdate(
         of loop: RunLoop
-    ) -> (update: Attachment.Update, source: StreamSource, interest: Readiness, SharedDescriptor?)? {
+    ) -> (update: LoopSchedule.Update, source: StreamSource, interest: Readiness, SharedDescriptor?)? {
         state.withLock { state in
             guard let source = state.machine.source(on: loop.identity)?.value,
                 let update = state.machine.update(loop.identity)

@@ -31,11 +31,11 @@ extension StreamEngine {
 
     /// The loop that the client has scheduled the stream on, and its modes there.
     var scheduledPlace: (loop: RunLoop, modes: ModeSet)? {
-        let attachment = state.withLock { state in
-            state.isScheduledForTask || state.queue != nil ? nil : state.machine.attachment
+        let loopSchedule = state.withLock { state in
+            state.isScheduledForTask || state.queue != nil ? nil : state.machine.loopSchedule
         }
-        guard let attachment, let loop = attachment.scheduled?.loop else { return nil }
-        return (loop, attachment.membership.entryModes(common: loop.commonModes))
+        guard let loopSchedule, let loop = loopSchedule.loopSource?.loop else { return nil }
+        return (loop, loopSchedule.membership.entryModes(common: loop.commonModes))
     }
 
     /// Whether the opening is still under way. Throws if it failed.
@@ -58,8 +58,8 @@ extension StreamEngine {
         let (status, backend) = state.withLock { ($0.machine.status, $0.backend) }
         guard status != .error, status != .closed, status != .notOpen else { throw failure }
         if status == .opening { return false }
-        if let fault = backend.fault {
-            fail(fault)
+        if let error = backend.failure {
+            fail(error)
             refresh()
             throw failure
         }

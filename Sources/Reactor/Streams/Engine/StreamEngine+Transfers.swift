@@ -38,7 +38,7 @@ extension StreamEngine.State {
         guard machine.isOpen else { return }
         if putBack != nil { return machine.note(.ready) }
         // Only for a loop is a file read ahead.
-        switch machine.isScheduled ? backend.prepare() : backend.fault.map({ .failed($0) }) {
+        switch machine.isScheduled ? backend.prepare() : backend.failure.map({ .failed($0) }) {
         case .failed(let error): fail(error)
         case let availability?: machine.note(availability)
         case nil: break

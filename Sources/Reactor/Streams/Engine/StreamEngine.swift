@@ -14,7 +14,7 @@ final class StreamEngine: Sendable {
         /// The queue that events are delivered on, if not on a loop.
         var queue: StreamQueue?
         /// The hand-off that owns the stream, until the stream is closed.
-        var handoff: HandoffOwner?
+        var handoff: HandoffBinding?
         /// Stands for the tasks that use the stream, in the place of a delegate.
         var taskDelegate: UnparkingDelegate?
         /// Whether the stream is on its loop only because a task has used it on no loop.
@@ -206,8 +206,8 @@ extension StreamEngine {
     /// The stream delivers no event before ``release()``: the connection that it shares may be open before the client has
     /// opened its other half. No loop, queue or task waits for that to move bytes.
     ///
-    /// - Parameter awaitsTurn: Whether to call the backend's `turnPassed()`.
-    func hold(awaitsTurn: Bool) { state.withLock { $0.machine.hold(awaitsTurn: awaitsTurn) } }
+    /// - Parameter awaitsPass: Whether to call the backend's `passCompleted()`.
+    func hold(awaitsPass: Bool) { state.withLock { $0.machine.hold(awaitsPass: awaitsPass) } }
 
     /// Lets events be delivered from the next update on.
     func release() {

@@ -18,8 +18,8 @@ extension StreamMachine {
         delivery != .held && !pending.contains(.openCompleted)
     }
 
-    /// Whether the loop or the queue has to report a turn.
-    var mustTurn: Bool { delivery == .held && awaitsTurn }
+    /// Whether the loop or the queue has to report a pass.
+    var mustReportPass: Bool { delivery == .held && awaitsPass }
 
     /// Whether the backend may report bytes or space now, and not before.
     var mustChangeReadinessSource: Bool { readinessSource == .unannounced && isOpen && isAnnounced }
@@ -45,7 +45,7 @@ extension StreamMachine {
         let isNews = delivery == .idle && !isUnacknowledged && !isKnown
         insertTransfer()
         if isNews { return .none }
-        attachment?.disarm()
+        loopSchedule?.disarm()
         return .disarm
     }
 
@@ -113,15 +113,15 @@ extension StreamMachine {
     private func isRegular(_ delivery: Delivery) -> Bool {
         self.delivery == delivery && status == .open && readinessSource == .kernel && room == .assumed
             && delegateState == .expected && pendingBits == 0 && !isUnacknowledged && !isOnQueue
-            && attachment?.isSettled == true
+            && loopSchedule?.isSettled == true
     }
 
     @inline(never)
     private mutating func serveSlowly(_ report: Report, _ isInRunningMode: (Membership) -> Bool) -> Action {
         let action = note(report)
         guard action == .none else { return action }
-        guard canDeliver else { return delivery == .held && !isOnQueue ? .turnPassed : .none }
-        guard attachment!.isUpToDate || isInRunningMode(attachment!.membership) else { return .none }
+        guard canDeliver else { return delivery == .held && !isOnQueue ? .passCompleted : .none }
+        guard loopSchedule!.isUpToDate || isInRunningMode(loopSchedule!.membership) else { return .none }
         return mustCheckRoom ? .checkRoom : deliverPending()
     }
 

@@ -2,43 +2,43 @@ import SystemPackage
 
 /// The loop that the stream is scheduled on.
 extension StreamMachine {
-    var isScheduled: Bool { attachment != nil }
+    var isScheduled: Bool { loopSchedule != nil }
 
     @inline(__always)
-    func isScheduled(on loop: LoopIdentity) -> Bool { attachment?.loop == loop }
+    func isScheduled(on loop: LoopIdentity) -> Bool { loopSchedule?.loop == loop }
 
     func isScheduled(on loop: LoopIdentity, _ isInRunningMode: (Membership) -> Bool) -> Bool {
-        isScheduled(on: loop) && isInRunningMode(attachment!.membership)
+        isScheduled(on: loop) && isInRunningMode(loopSchedule!.membership)
     }
 
     /// The stream is scheduled in a mode of a loop; one that is on another loop moves, with its pending events. On the new
     /// loop an unacknowledged event is delivered again.
     ///
-    /// - Parameter attach: Creates what the engine has on a loop. Called for a new one.
+    /// - Parameter makeSource: Creates what the engine has on a loop. Called for a new one.
     /// - Returns: Whether the stream is scheduled: false once it is closed; and what it has left.
     mutating func schedule(
         on loop: LoopIdentity, _ mode: RunLoop.Mode, common: ModeSet,
-        attach: () -> ScheduledLoop? = { nil }
-    ) -> (isScheduled: Bool, left: Attachment?) {
+        makeSource: () -> LoopSource? = { nil }
+    ) -> (isScheduled: Bool, left: LoopSchedule?) {
         guard !isClosed else { return (false, nil) }
         wasScheduled = true
         // A subclass may have its own kind of delegate by now.
         if delegateState == .missing { delegateState = .expected }
-        var left: Attachment?
+        var left: LoopSchedule?
         if !isScheduled(on: loop) {
-            left = attachment
-            attachment = Attachment(loop: loop, scheduled: attach())
+            left = loopSchedule
+            loopSchedule = LoopSchedule(loop: loop, loopSource: makeSource())
             isUnacknowledged = false
         }
-        attachment?.change { $0.add(mode, common: common) }
+        loopSchedule?.change { $0.add(mode, common: common) }
         return (true, left)
     }
 
     /// The stream is removed from a mode of a loop.
     mutating func unschedule(from loop: LoopIdentity, _ mode: RunLoop.Mode, common: ModeSet) -> Removal {
         guard isScheduled(on: loop) else { return .none }
-        attachment?.change { $0.remove(mode, common: common) }
-        return attachment!.membership.isEmpty ? .left(attachment.take()!) : .changed
+        loopSchedule?.change { $0.remove(mode, common: common) }
+        return loopSchedule!.membership.isEmpty ? .left(loopSchedule.take()!) : .changed
     }
 
     /// The result of leaving a mode.
@@ -47,16 +47,16 @@ extension StreamMachine {
         /// The stream is still scheduled in another mode.
         case changed
         /// The stream is not scheduled any more.
-        case left(Attachment)
+        case left(LoopSchedule)
     }
 
     /// The stream is removed from its loop and from its queue. A callback that has not started there delays no other
     /// delivery.
     @discardableResult
-    mutating func detach() -> Attachment? {
+    mutating func detach() -> LoopSchedule? {
         isOnQueue = false
         if delivery == .enqueued { delivery = .idle }
-        return attachment.take()
+        return loopSchedule.take()
     }
 
     mutating func loopEnded(_ loop: LoopIdentity) { if isScheduled(on: loop) { detach() } }
@@ -75,9 +75,11 @@ extension StreamMachine {
     }
 
     /// Whether to update the loop, because it is behind or has an event to deliver, and whether to enqueue a callback, or a
-    /// turn for held events. Nothing while the delegate is being called: the engine asks again after that.
+    /// pass for held events. Nothing while the delegate is being called: the engine asks again after that.
     mutating func takeUpdate() -> (isForLoop: Bool, isForQueue: Bool) {
-        if delivery != .idle { return mustTurn ? (isScheduled && !isOnQueue, isOnQueue) : (false, false) }
+        if delivery != .idle {
+            return mustReportPass ? (isScheduled && !isOnQueue, isOnQueue) : (false, false)
+        }
         // The loop checks for room before the queue delivers it.
         let isForQueue = isOnQueue && mustDeliver && !mustCheckRoom
         let isForLoop = isScheduled && mustDeliver && !isForQueue || isBehind
@@ -87,28 +89,28 @@ extension StreamMachine {
 
     /// Another thread's loop is to be updated. Returns whether to ask it: false if an earlier request is
     /// pending.
-    mutating func requestUpdate() -> Bool { attachment?.requestUpdate() ?? false }
+    mutating func requestUpdate() -> Bool { loopSchedule?.requestUpdate() ?? false }
 
     /// Takes what `loop` has to do for the stream; nil if the stream is not scheduled there.
-    mutating func update(_ loop: LoopIdentity) -> Attachment.Update? {
-        guard var attachment, attachment.loop == loop else { return nil }
-        if isAcknowledged { attachment.isDisarmed = false }
-        let isWatched = needsWatch(isDisarmed: attachment.isDisarmed)
-        defer { self.attachment = attachment }
-        return attachment.update(isWatched: isWatched, isSignalled: mustDeliver || mustTurn)
+    mutating func update(_ loop: LoopIdentity) -> LoopSchedule.Update? {
+        guard var loopSchedule, loopSchedule.loop == loop else { return nil }
+        if isAcknowledged { loopSchedule.isDisarmed = false }
+        let isWatched = needsWatch(isDisarmed: loopSchedule.isDisarmed)
+        defer { self.loopSchedule = loopSchedule }
+        return loopSchedule.update(isWatched: isWatched, isSignalled: mustDeliver || mustReportPass)
     }
 
     /// The kernel refuses to watch the descriptor for `loop`.
     mutating func failWatching(on loop: LoopIdentity, _ error: any Error) {
-        if isScheduled(on: loop) { attachment?.noteUnwatched() }
+        if isScheduled(on: loop) { loopSchedule?.noteUnwatched() }
         fail(error)
     }
 
     /// Whether the loop's registration differs from what it should be.
     @inline(__always)
     private var isBehind: Bool {
-        guard let isDisarmed = attachment?.isDisarmed else { return false }
-        return needsWatch(isDisarmed: isDisarmed) != attachment!.isWatched
+        guard let isDisarmed = loopSchedule?.isDisarmed else { return false }
+        return needsWatch(isDisarmed: isDisarmed) != loopSchedule!.isWatched
     }
 
     /// Whether the kernel has to watch the descriptor.

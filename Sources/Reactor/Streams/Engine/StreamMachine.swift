@@ -25,8 +25,8 @@ struct StreamMachine {
         case signal
         /// Do what ``takeUpdate()`` says.
         case update
-        /// Tell the backend that a turn has passed since ``hold(awaitsTurn:)``.
-        case turnPassed
+        /// Tell the backend that a pass has completed since ``hold(awaitsPass:)``.
+        case passCompleted
         /// Fail the stream: the engine's check for room has failed.
         case fail(Errno)
     }
@@ -87,14 +87,14 @@ struct StreamMachine {
     var isShutDown = false
     var isUnacknowledged = false
     var wasScheduled = false
-    var awaitsTurn = false
+    var awaitsPass = false
     /// Whether events are delivered on a queue. The loop is the streams thread's then.
     var isOnQueue = false
     let transferBits: UInt8
     var pendingBits: UInt8 = 0
     var batchBits: UInt8 = 0
     /// The loop that the stream is scheduled on; nil once the stream is closed.
-    var attachment: Attachment?
+    var loopSchedule: LoopSchedule?
 
     /// - Parameter event: The event to deliver when bytes can be moved.
     init(_ event: Stream.Event) { transferBits = UInt8(truncatingIfNeeded: event.rawValue) }
@@ -131,10 +131,10 @@ struct StreamMachine {
 
     /// The stream's events wait for ``release()``. The stream can be used meanwhile.
     ///
-    /// - Parameter awaitsTurn: Whether the loop or the queue is to report its next turn.
-    mutating func hold(awaitsTurn: Bool) { (delivery, self.awaitsTurn) = (.held, awaitsTurn) }
+    /// - Parameter awaitsPass: Whether the loop or the queue is to report its next pass.
+    mutating func hold(awaitsPass: Bool) { (delivery, self.awaitsPass) = (.held, awaitsPass) }
 
-    /// Ends what ``hold(awaitsTurn:)`` began.
+    /// Ends what ``hold(awaitsPass:)`` began.
     mutating func release() { if delivery == .held { delivery = .idle } }
 
     /// The client closes the stream. Returns whether there is something to release. An error outlives the

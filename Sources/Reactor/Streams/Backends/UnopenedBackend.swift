@@ -1,9 +1,9 @@
 import Glibc
 import SystemPackage
 
-/// A file by path or descriptor before it is opened. Opening it shows its kind, and returns the backend for
-/// that.
-final class UnopenedFile: StreamBackend {
+/// The backend of a stream that is created for a path or a descriptor. Opening it shows what that is, and returns the backend
+/// for it.
+final class UnopenedBackend: StreamBackend {
     private struct State {
         /// The offset to start at, if it was set.
         var offset: Int?

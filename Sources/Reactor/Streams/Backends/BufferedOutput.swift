@@ -6,12 +6,12 @@ import SystemPackage
 ///
 /// Without a write buffer, `write` blocks only if the kernel takes no byte. With one, it blocks only off a
 /// run loop.
-protocol KernelOutput: OutputBackend {
+protocol BufferedOutput: OutputBackend {
     /// The descriptor that the bytes are sent to.
     var target: SharedDescriptor { get }
     var buffer: WriteBuffer? { get }
     /// Why no more bytes can be sent.
-    var fault: Errno? { get }
+    var failure: Errno? { get }
     /// Sends as many bytes as the kernel has room for, and returns how many; 0 if it has none.
     func send(_ bytes: RawSpan) throws(Errno) -> Int
     /// Whether the kernel has room.
@@ -41,7 +41,7 @@ enum RoomSource {
     case handshake
 }
 
-extension KernelOutput {
+extension BufferedOutput {
     var descriptor: SharedDescriptor? { target }
 
     var hasKernelRoom: Bool { target.isReady(for: CInt(POLLOUT)) }
@@ -58,13 +58,13 @@ extension KernelOutput {
 
     /// Ready when a write buffer is at its low-water mark; without one the kernel reports room.
     func prepare() -> Availability {
-        if let fault { return .failed(fault) }
+        if let failure { return .failed(failure) }
         guard case .buffer(let buffer) = roomSource else { return .waiting }
         return buffer.requestRoom() == .found ? .ready : .waiting
     }
 
     func isReady() -> Bool {
-        if fault != nil { return true }
+        if failure != nil { return true }
         switch roomSource {
         case .kernel: return hasKernelRoom
         case .buffer(let buffer): return buffer.hasRoom
@@ -75,7 +75,7 @@ extension KernelOutput {
     func checkRoom() throws(Errno) -> Room { try checkRoomInKernelOrBuffer() }
 
     func checkRoomInKernelOrBuffer() throws(Errno) -> Room {
-        if let fault { throw fault }
+        if let failure { throw failure }
         switch roomSource {
         case .kernel: break
         case .buffer(let buffer): return buffer.requestRoom()
@@ -108,7 +108,7 @@ extension KernelOutput {
 
     @inline(__always)
     func sendOrBuffer(_ bytes: RawSpan, into buffer: WriteBuffer?) throws(Errno) -> Transfer {
-        if let fault { throw fault }
+        if let failure { throw failure }
         try buffer?.checkOpen()
         var count = buffer?.isEmpty ?? true ? try send(bytes) : 0
         guard count < bytes.byteCount else { return Transfer(count: count) }
@@ -128,7 +128,7 @@ extension KernelOutput {
 
     func flush(until deadline: Deadline) throws(Errno) {
         try buffer?.flush(until: deadline)
-        if let fault { throw fault }
+        if let failure { throw failure }
     }
 }
 

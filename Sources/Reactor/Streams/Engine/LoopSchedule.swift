@@ -1,9 +1,9 @@
 /// What a stream has on the run loop that it is scheduled on, and what the loop has done for it. Pure; part of
 /// ``StreamMachine``.
-struct Attachment {
+struct LoopSchedule {
     let loop: LoopIdentity
     /// What the engine has on the loop. Kept for the engine alone; nil in tests.
-    let scheduled: ScheduledLoop?
+    let loopSource: LoopSource?
     private(set) var membership = Membership()
     /// Whether the loop has the kernel watch the descriptor.
     private(set) var isWatched = false
@@ -17,7 +17,7 @@ struct Attachment {
     /// Whether the loop has nothing to do for the stream before the next event: it watches the descriptor, in the right modes.
     var isSettled: Bool { isUpToDate && isWatched && !isDisarmed }
 
-    init(loop: LoopIdentity, scheduled: ScheduledLoop?) { (self.loop, self.scheduled) = (loop, scheduled) }
+    init(loop: LoopIdentity, loopSource: LoopSource?) { (self.loop, self.loopSource) = (loop, loopSource) }
 
     /// What the loop has to do for the stream.
     struct Update {

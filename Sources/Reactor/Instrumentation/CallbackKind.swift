@@ -1,7 +1,7 @@
 import Synchronization
 
 /// What kind of callback a loop is in: one word, which any thread may read.
-struct Callout: RawRepresentable, AtomicRepresentable, Equatable {
+struct CallbackKind: RawRepresentable, AtomicRepresentable, Equatable {
     /// The descriptor of an event source, -1 for one without a descriptor, or a constant.
     let rawValue: CInt
 
@@ -10,12 +10,12 @@ struct Callout: RawRepresentable, AtomicRepresentable, Equatable {
     /// The callback of an event source.
     init(descriptor: CInt) { rawValue = descriptor }
 
-    static var none: Callout { Callout(rawValue: .min) }
-    static var timer: Callout { Callout(rawValue: -2) }
-    static var source: Callout { Callout(rawValue: -3) }
-    static var observer: Callout { Callout(rawValue: -4) }
-    static var block: Callout { Callout(rawValue: -5) }
-    static var job: Callout { Callout(rawValue: -6) }
+    static var none: CallbackKind { CallbackKind(rawValue: .min) }
+    static var timer: CallbackKind { CallbackKind(rawValue: -2) }
+    static var source: CallbackKind { CallbackKind(rawValue: -3) }
+    static var observer: CallbackKind { CallbackKind(rawValue: -4) }
+    static var block: CallbackKind { CallbackKind(rawValue: -5) }
+    static var job: CallbackKind { CallbackKind(rawValue: -6) }
 
     /// What is being called; nil if nothing is.
     var name: String? {
@@ -26,7 +26,7 @@ struct Callout: RawRepresentable, AtomicRepresentable, Equatable {
         case .observer: "an observer or an ordered block"
         case .block: "a posted block"
         case .job: "a job of an executor"
-        case Callout(descriptor: -1): "a source of events without a descriptor"
+        case CallbackKind(descriptor: -1): "a source of events without a descriptor"
         default: "the source of \(descriptorName(rawValue))"
         }
     }
