@@ -218,8 +218,8 @@ let package = Package(
 
 #if !os(Linux)
 // Not tested. The condition is the host's, and a Mac may build for Linux with a Swift SDK: the products that do not need
-// ReactorFoundation are here too, and say so when they are built for another system than Linux. ReactorFoundation is Foundation on
-// Apple's platforms.
+// ReactorFoundation are here too, and say so when they are built for another system than Linux. ReactorFoundation is
+// Foundation on Apple's platforms.
 package.products.removeAll { $0.name == "ReactorHTTPFoundation" }
 package.targets.removeAll {
     $0.isTest || $0.path?.hasPrefix("Tests/") ?? false || $0.name.hasSuffix("Foundation")

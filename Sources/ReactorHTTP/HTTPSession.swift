@@ -14,9 +14,9 @@ public import Reactor
 /// ```
 ///
 /// The session's loop sends and receives while it runs in one of the session's modes. In other modes transfers are paused,
-/// and no timeout counts. Other threads only write files, and look up names if libcurl was built so. Callbacks are called on the loop, or on the queue that a transfer
-/// names; they may start, suspend and cancel transfers, run the loop, and end the session. A consumer that is slower than
-/// the network pauses its transfer, so memory is bounded whatever the size of the body.
+/// and no timeout counts. Other threads only write files, and look up names if libcurl was built so. Callbacks are called on
+/// the loop, or on the queue that a transfer names; they may start, suspend and cancel transfers, run the loop, and end the
+/// session. A consumer that is slower than the network pauses its transfer, so memory is bounded whatever the size of the body.
 ///
 /// A session keeps idle connections for later requests. It does its work with libcurl, and verifies the certificates of
 /// servers. Proxies are taken from the environment (`https_proxy`, …).

@@ -9,9 +9,9 @@
 /// try stream.startTLS(.server(identity))
 /// ```
 ///
-/// Connections whose settings are equal but for ``peerName`` share one OpenSSL context and the sessions that can be resumed. The library
-/// keeps the contexts of the 128 settings that were used last, those with ``identities`` or a
-/// ``peerVerifier`` until one of these objects is released. It retains none of them.
+/// Connections whose settings are equal but for ``peerName`` share one OpenSSL context and the sessions that can be resumed.
+/// The library keeps the contexts of the 128 settings that were used last, those with ``identities`` or a ``peerVerifier``
+/// until one of these objects is released. It retains none of them.
 public struct TLSSettings: Hashable, Sendable {
     /// Which side of the handshake this is.
     public enum Role: Hashable, Sendable {

@@ -24,7 +24,8 @@ public import Testing
 /// At most four tests for each processor run at once, or eight if that is more; the time of those that wait for their turn does
 /// not count. On a machine whose processors are busy the limit is up to five times as long: the time in which threads
 /// wait for one (`/proc/pressure/cpu`) does not count either. It is three times as long under a sanitizer, and
-/// REACTOR_TESTING_PATIENCE in the environment multiplies it. On a test inside a suite with this trait, the test's own limit counts.
+/// REACTOR_TESTING_PATIENCE in the environment multiplies it. On a test inside a suite with this trait, the test's own limit
+/// counts.
 public struct RunLoopTrait: SuiteTrait, TestTrait, TestScoping {
     /// How long a test may run.
     public let timeLimit: Duration

@@ -235,8 +235,8 @@ final class TimeDomain: TimeSource {
         }
     }
 
-    /// Whether a loop waits for something that other code may make ready: a descriptor, or a task, which may be in the concurrency
-    /// pool for a moment.
+    /// Whether a loop waits for something that other code may make ready: a descriptor, or a task, which may be in the
+    /// concurrency pool for a moment.
     private func hasPeers(_ loop: WaitingLoop) -> Bool {
         if loop.loop.hasExecutors { return true }
         return state.withLock { state in

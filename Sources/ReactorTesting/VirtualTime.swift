@@ -162,8 +162,8 @@ public final class VirtualTime: Sendable {
 /// Calls `body` with virtual time on the calling thread; see ``VirtualTime``.
 ///
 /// - Parameters:
-///   - seed: Decides on the order in which descriptors and streams are served that are ready at the same time; see ``seeds(_:)``.
-///     With nil it is the kernel's order.
+///   - seed: Decides on the order in which descriptors and streams are served that are ready at the same time; see
+///     ``seeds(_:)``. With nil it is the kernel's order.
 ///   - body: The test.
 /// - Precondition: Not called inside `withVirtualTime`. On the main actor, a call while another test has the main thread's
 ///   virtual time uses that, whatever its seed.
@@ -184,8 +184,8 @@ public func withVirtualTime<Result>(
 /// The task has to stay on one thread whose loop runs while the task is suspended: that of a test in a suite with the trait
 /// `runLoop`, the main actor, or an actor whose executor is a loop's.
 ///
-/// On an actor that several tests share, such as the main actor, one call waits for the other; but the actor's other tests have the
-/// virtual time meanwhile, too.
+/// On an actor that several tests share, such as the main actor, one call waits for the other; but the actor's other tests have
+/// the virtual time meanwhile, too.
 ///
 /// - Parameters:
 ///   - seed: As in the variant for synchronous tests.

@@ -28,8 +28,8 @@ import SystemPackage
     }
 }
 
-/// Prints what a watcher reports of the folder that the first argument names, up to the file `end` that `body` makes there. The user
-/// may have two watches: in a user namespace of its own, which needs a process with one thread.
+/// Prints what a watcher reports of the folder that the first argument names, up to the file `end` that `body` makes there. The
+/// user may have two watches: in a user namespace of its own, which needs a process with one thread.
 @MainActor private func watchWithLimit(until end: FilePath, _ body: (FileWatcher, FilePath) throws -> Void)
     throws
 {

@@ -1,5 +1,5 @@
 // lines-reactor FILE [string|tasks]  Delivers every line of FILE, as borrowed bytes, as a String, or as a String to
-//                                    `for await` on the main actor, while a 10 ms timer fires: cpu-s/GB GB/s tick-lateness-p99-us
+//                                    `for await` on the main actor, beside a 10 ms timer: cpu-s/GB GB/s tick-lateness-p99-us
 
 import Dispatch
 import Glibc

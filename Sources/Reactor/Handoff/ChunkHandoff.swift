@@ -29,8 +29,8 @@ import SystemPackage
 /// ```
 ///
 /// The hand-off owns the stream: it opens it, is its delegate, and closes it at the end. Until then no other code may read the
-/// stream, and the offset of a file cannot be set; a processor that does so traps if the stream is a file's. A task waits for the
-/// result of ``InputStream/handOff(to:on:limits:)``.
+/// stream, and the offset of a file cannot be set; a processor that does so traps if the stream is a file's. A task waits for
+/// the result of ``InputStream/handOff(to:on:limits:)``.
 public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     /// The report that the completion of ``start(inModes:progress:completion:)`` receives.
     public typealias Report = HandoffReport<Processor.Output>

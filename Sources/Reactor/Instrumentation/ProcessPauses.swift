@@ -1,5 +1,5 @@
-/// Intervals in which the process was stopped or starved, inferred from a thread that overslept. When in the thread's sleep that
-/// began is not known, so all of the sleep counts. Pure: the times are nanoseconds of one clock.
+/// Intervals in which the process was stopped or starved, inferred from a thread that overslept. When in the thread's sleep
+/// that began is not known, so all of the sleep counts. Pure: the times are nanoseconds of one clock.
 struct ProcessPauses {
     /// In order, the latest last.
     private var recent: [Range<Int64>] = []

@@ -11,8 +11,8 @@ extension RunLoop {
     ///
     /// - Parameters:
     ///   - modes: The modes to run in; ``Mode/common`` stands for all common modes. If empty, the block is dropped. As in
-    ///     Cocoa, the default is ``Mode/default`` for blocks, and ``Mode/common`` for ``performAsSource(inModes:file:line:_:)`` and
-    ///     ``performAndWait(inModes:file:line:_:)``, whose caller waits or has the loop return.
+    ///     Cocoa, the default is ``Mode/default`` for blocks, and ``Mode/common`` for ``performAsSource(inModes:file:line:_:)``
+    ///     and ``performAndWait(inModes:file:line:_:)``, whose caller waits or has the loop return.
     ///   - block: Runs once; released without having run if the loop's thread ends before.
     ///   - file: The file of the call, for reports.
     ///   - line: Its line.
@@ -95,9 +95,9 @@ extension RunLoop {
 
     /// Runs `block` at the start of the next pass in one of `modes`, ordered among other such blocks.
     ///
-    /// Blocks of a lower order run first, those of equal order in the order of the calls. As with ``perform(inModes:file:line:_:)``, a
-    /// block keeps a mode from being empty only until an activation begins. The closure stays on this thread, so it may
-    /// capture what is not `Sendable`.
+    /// Blocks of a lower order run first, those of equal order in the order of the calls. As with
+    /// ``perform(inModes:file:line:_:)``, a block keeps a mode from being empty only until an activation begins. The closure
+    /// stays on this thread, so it may capture what is not `Sendable`.
     ///
     /// - Parameters:
     ///   - order: The place among the blocks of a pass, and among the observers of
@@ -164,8 +164,8 @@ private final class AwaitedBlock<Result: Sendable, Failure: Error>: Sendable {
 // MARK: - What a callback waits for
 
 extension RunLoop {
-    /// Calls `body`, which may wait without the loop. In debug mode, lets reports and explanations say what the current callback
-    /// is blocked on. A time that a test has replaced runs meanwhile.
+    /// Calls `body`, which may wait without the loop. In debug mode, lets reports and explanations say what the current
+    /// callback is blocked on. A time that a test has replaced runs meanwhile.
     ///
     /// - Parameter wait: A clause: "in OutputStream.write, waiting for …".
     package static func noteWait<Result: ~Copyable, Failure: Error>(

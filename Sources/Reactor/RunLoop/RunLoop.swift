@@ -27,8 +27,8 @@ import Synchronization
 ///
 /// libdispatch, which runs resolvers, hand-offs and Swift's tasks, is stricter: while work waits for a thread, it opens a /proc
 /// file once a second, and aborts if no descriptor is free. The library starts libdispatch only if four are left besides its
-/// own, and listeners accept no connection with the last four. Nothing keeps other code, or streams that the program opens, from
-/// using those afterwards. A process that may reach its limit (`RLIMIT_NOFILE`) should bound what it opens.
+/// own, and listeners accept no connection with the last four. Nothing keeps other code, or streams that the program opens,
+/// from using those afterwards. A process that may reach its limit (`RLIMIT_NOFILE`) should bound what it opens.
 ///
 /// Loops are not inherited across fork(2). Running, changing or posting to a parent's loop in a child that has not called
 /// exec traps with a message, and does not affect the parent. The thread that forked is the child's main thread. It can

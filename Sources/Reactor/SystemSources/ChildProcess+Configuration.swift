@@ -3,8 +3,8 @@ public import SystemPackage
 extension ChildProcess {
     /// A program to run, with its environment, streams and process group.
     public struct Configuration: Sendable {
-        /// The program: a path if it contains a slash, otherwise a name that is looked up in the child's `PATH`. A relative path
-        /// starts at the child's working directory.
+        /// The program: a path if it contains a slash, otherwise a name that is looked up in the child's `PATH`. A relative
+        /// path starts at the child's working directory.
         public var executable: String
         /// The arguments after the program's name.
         public var arguments: [String]
@@ -26,11 +26,11 @@ extension ChildProcess {
         public var group: Group
         /// The size of a new pseudo-terminal for the child; nil for none.
         ///
-        /// The terminal controls a session that the child leads. It replaces inherited descriptors and the pipes of streams: what
-        /// the child writes, to standard error too, is read from ``Spawned/standardOutput``.
+        /// The terminal controls a session that the child leads. It replaces inherited descriptors and the pipes of streams:
+        /// what the child writes, to standard error too, is read from ``Spawned/standardOutput``.
         public var terminal: TerminalSize?
-        /// The signal that the child gets when the thread that spawned it ends (prctl(2), `PR_SET_PDEATHSIG`), with this process
-        /// at the latest; nil for none. Spawn it from a thread that lasts.
+        /// The signal that the child gets when the thread that spawned it ends (prctl(2), `PR_SET_PDEATHSIG`), with this
+        /// process at the latest; nil for none. Spawn it from a thread that lasts.
         public var parentDeathSignal: Signal?
 
         /// Describes a program to run.

@@ -7,11 +7,11 @@ extension ChildProcess {
     public struct Spawned {
         /// The process.
         public let process: ChildProcess
-        /// Writes to the child's standard input, if that is a stream. Closing it ends the child's input; byte 4 (Control-D) ends
-        /// that of a terminal.
+        /// Writes to the child's standard input, if that is a stream. Closing it ends the child's input; byte 4 (Control-D)
+        /// ends that of a terminal.
         public let standardInput: OutputStream?
-        /// Reads the child's standard output, if that is a stream. Ends when the child and all processes that inherited the pipe
-        /// have closed it.
+        /// Reads the child's standard output, if that is a stream. Ends when the child and all processes that inherited the
+        /// pipe have closed it.
         public let standardOutput: InputStream?
         /// Reads the child's standard error, if that is a stream, and not a terminal.
         public let standardError: InputStream?

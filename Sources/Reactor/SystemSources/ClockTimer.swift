@@ -5,8 +5,8 @@ public import SystemPackage
 /// Calls a closure on a run loop's thread at a date of the wall clock, or of a clock that continues while the system is
 /// suspended.
 ///
-/// A ``Timer`` uses the monotonic clock, which cannot be set, and stops while the system is suspended. A timer on the wall clock
-/// follows it: when the clock is set, the closure gets ``Event/clockWasSet``, and the timer fires if its date has passed.
+/// A ``Timer`` uses the monotonic clock, which cannot be set, and stops while the system is suspended. A timer on the wall
+/// clock follows it: when the clock is set, the closure gets ``Event/clockWasSet``, and the timer fires if its date has passed.
 ///
 /// ```swift
 /// let alarm = try ClockTimer(.wallClock, at: ClockTimer.Clock.wallClock.now + .seconds(3600)) { timer, event in

@@ -89,8 +89,8 @@ public final class FileWatcher: EventSource {
     /// Creates a watcher, which watches nothing yet.
     ///
     /// - Parameter handler: Called with the watcher and each event.
-    /// - Throws: ``IOError`` with `Errno.noMemory` or `Errno.tooManyOpenFiles`; it names `fs.inotify.max_user_instances` if that
-    ///   limit is reached.
+    /// - Throws: ``IOError`` with `Errno.noMemory` or `Errno.tooManyOpenFiles`; it names `fs.inotify.max_user_instances` if
+    ///   that limit is reached.
     public init(handler: @escaping Handler) throws(IOError) {
         let tree = try WatchedFolders()
         let number = tree.inotify.number

@@ -1,10 +1,10 @@
 /// Calls a closure on a run loop's thread when a child process has ended.
 ///
-/// The closure is called once, and then the source is cancelled. It is called and released on the loop's thread, and may capture
-/// anything. The child's last output may still wait in its streams.
+/// The closure is called once, and then the source is cancelled. It is called and released on the loop's thread, and may
+/// capture anything. The child's last output may still wait in its streams.
 ///
-/// A source and its loop belong to one thread; while it is in a loop, every method traps on another. Any number of sources, on any
-/// number of loops, may wait for the same process. In async code, use ``RunLoop/termination(of:timeout:inModes:)``.
+/// A source and its loop belong to one thread; while it is in a loop, every method traps on another. Any number of sources, on
+/// any number of loops, may wait for the same process. In async code, use ``RunLoop/termination(of:timeout:inModes:)``.
 ///
 /// ```swift
 /// let child = try ChildProcess.spawn(.init("make", ["all"]))

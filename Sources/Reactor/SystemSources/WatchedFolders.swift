@@ -6,9 +6,9 @@ import SystemPackage
 /// The folders of a tree are linked by names, so a subtree is moved or left by changing one link. A link counts if both ends
 /// have it. Folders whose link was cut are silent, and are ended a few at a time.
 ///
-/// The kernel's queue is behind the disk: when a folder's appearance is read, another may be at its path, or it may be elsewhere.
-/// Until everything that was queued by then has been read, the folder is unsettled: its place is checked when its path changes.
-/// A folder that was not found is missing, and looked for again.
+/// The kernel's queue is behind the disk: when a folder's appearance is read, another may be at its path, or it may be
+/// elsewhere. Until everything that was queued by then has been read, the folder is unsettled: its place is checked when its
+/// path changes. A folder that was not found is missing, and looked for again.
 struct WatchedFolders: ~Copyable {
     /// A path that was given.
     struct Root {
@@ -37,8 +37,8 @@ struct WatchedFolders: ~Copyable {
         /// Whether the kernel may still hold changes from before it was watched.
         var isUnsettled = false
         var isBeingRead = false
-        /// While it is unsettled, the names that were reported since it was read, and whether the kernel may still announce that
-        /// they were created; nil if its contents were not reported.
+        /// While it is unsettled, the names that were reported since it was read, and whether the kernel may still announce
+        /// that they were created; nil if its contents were not reported.
         var reported: [FileName: Bool]?
         /// The cookie of the move of it whose second half has not come.
         var move: UInt32?

@@ -27,8 +27,8 @@ extension RunLoop {
         Listener.Connections(try Acceptor(address, options), options.connection, self, modes, faults)
     }
 
-    /// Takes ownership of a socket that listens already, as ``Listener/init(descriptor:options:handler:faults:)`` does, and accepts a
-    /// connection each time that one is awaited.
+    /// Takes ownership of a socket that listens already, as ``Listener/init(descriptor:options:handler:faults:)`` does, and
+    /// accepts a connection each time that one is awaited.
     ///
     /// - Parameters:
     ///   - descriptor: The socket, which is closed even if this fails.
@@ -52,8 +52,8 @@ extension Listener {
     /// has no descriptor left, or the kernel no memory, accepting backs off as a ``Listener`` does.
     ///
     /// One task accepts at a time; a second one traps. The iteration ends when ``close()`` is called, and with the loop's
-    /// thread. It throws `CancellationError` when its task is cancelled, and another one may continue. The socket is closed when
-    /// the last reference to this object is released.
+    /// thread. It throws `CancellationError` when its task is cancelled, and another one may continue. The socket is closed
+    /// when the last reference to this object is released.
     public final class Connections: AsyncSequence, Sendable {
         /// An accepted connection.
         public typealias Element = Connection
@@ -83,7 +83,8 @@ extension Listener {
         /// Stops listening and ends the iteration. Any thread: the loop closes the socket in its next pass, and ends the
         /// iteration then. No connection is accepted after the call.
         ///
-        /// The file of a Unix-domain path is removed at once. Clients in the backlog are disconnected when the socket is closed.
+        /// The file of a Unix-domain path is removed at once. Clients in the backlog are disconnected when the socket is
+        /// closed.
         public func close() {
             acceptor.refuse()
             arrivals.end()
@@ -91,9 +92,9 @@ extension Listener {
 
         /// Ends the iteration once the connections in the backlog have been accepted, and then stops listening.
         ///
-        /// The task that accepts does both: without one, the socket continues to listen until a task accepts. No client that the
-        /// kernel has accepted, and that may have sent a request, is disconnected. At most as many connections are accepted as
-        /// the backlog can hold. Any thread.
+        /// The task that accepts does both: without one, the socket continues to listen until a task accepts. No client that
+        /// the kernel has accepted, and that may have sent a request, is disconnected. At most as many connections are accepted
+        /// as the backlog can hold. Any thread.
         public func drain() {
             acceptor.drain()
             arrivals.state.parker.unparkLater()
@@ -102,8 +103,8 @@ extension Listener {
         /// Accepts one connection.
         ///
         /// - Parameter timeout: How long to wait for one; nil for no limit.
-        /// - Throws: ``IOError`` with `Errno.timedOut`; `Errno.badFileDescriptor` once the socket is closed or the loop's thread
-        ///   has ended; or an error of epoll_ctl(2). `CancellationError`.
+        /// - Throws: ``IOError`` with `Errno.timedOut`; `Errno.badFileDescriptor` once the socket is closed or the loop's
+        ///   thread has ended; or an error of epoll_ctl(2). `CancellationError`.
         /// - Precondition: No other task accepts.
         nonisolated(nonsending) public func accept(timeout: Duration? = nil) async throws
             -> Connection

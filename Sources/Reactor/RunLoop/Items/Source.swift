@@ -50,8 +50,8 @@ extension RunLoop {
         ///   - order: The place among the signalled sources.
         ///   - label: What dumps, ``LoopDiagnostics`` and explanations call the source.
         ///   - scheduled: Called with the loop for each mode that the source is added to.
-        ///   - cancelled: Called for each mode that the source is removed from, and for those that `scheduled` was called for if
-        ///     the loop's thread ends while the source is being added.
+        ///   - cancelled: Called for each mode that the source is removed from, and for those that `scheduled` was called for
+        ///     if the loop's thread ends while the source is being added.
         ///   - perform: Called on a loop's thread to serve a signal.
         ///   - file: The file of the call, for reports.
         ///   - line: Its line.

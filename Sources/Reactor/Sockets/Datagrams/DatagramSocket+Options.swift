@@ -73,9 +73,9 @@ extension DatagramSocket {
     /// - Parameters:
     ///   - group: A multicast address; its port is ignored.
     ///   - interface: The interface to receive on; ``NetworkInterface/any`` for the kernel's choice.
-    /// - Throws: `Errno.invalidArgument` if the address is not a multicast address or of another family, `Errno.addressInUse` if
-    ///   the group was joined already, `Errno.operationNotSupportedByDevice`, or `Errno.badFileDescriptor` once the socket is
-    ///   closed.
+    /// - Throws: `Errno.invalidArgument` if the address is not a multicast address or of another family, `Errno.addressInUse`
+    ///   if the group was joined already, `Errno.operationNotSupportedByDevice`, or `Errno.badFileDescriptor` once the socket
+    ///   is closed.
     public func join(_ group: SocketAddress, on interface: NetworkInterface = .any) throws(Errno) {
         try changeMembership(of: group, on: interface, joins: true)
     }
