@@ -6,7 +6,7 @@ let nightly = try ClockTimer(matching: DateComponents(hour: 3, minute: 0)) { tim
 }
 // And another ten seconds from now, even if the machine is suspended meanwhile.
 let soon = try ClockTimer(.bootTime, at: ClockTimer.Clock.bootTime.now + .seconds(10)) { timer, _ in
-    timer.close()
+    timer.cancel()
     print("ten seconds have passed")
 }
 for timer in [nightly, soon] { try RunLoop.current.add(timer, forMode: .default) }

@@ -11,6 +11,6 @@ let watcher = try FileWatcher { _, event in
 try watcher.watch(".", recursively: true)
 try watcher.watch("/etc/hosts")
 
-let interrupt = try SignalSource(.interrupt) { _, _ in watcher.close() }
+let interrupt = try SignalSource(.interrupt) { _, _ in watcher.cancel() }
 for source in [watcher, interrupt] { try RunLoop.current.add(source, forMode: .default) }
 while watcher.isValid { RunLoop.current.run(mode: .default, before: .distantFuture) }

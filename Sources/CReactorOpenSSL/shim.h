@@ -15,8 +15,8 @@
 // glibc declares it for GNU sources only.
 char *secure_getenv(const char *name);
 
-// Swift imports no macros with arguments: one function for each. They are safe to call with the objects of Swift's handles, which
-// are neither null nor freed, and keep none of the other pointers.
+// Swift imports no macros with arguments: one function for each. They are safe to call with the objects of Swift's handles,
+// which are neither null nor freed, and keep none of the other pointers.
 #pragma clang attribute push(__attribute__((swift_attr("@safe"))), apply_to = function)
 
 // OpenSSL's own functions of such objects, values and strings, which they copy.
@@ -104,8 +104,8 @@ static inline bool reactor_x509_read(STACK_OF(X509) *chain, BIO *text) {
     return ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
 }
 
-/// Trusts the certificates of a PEM text, and applies its revocation lists; the number of certificates that are trusted by that.
-/// A server may announce some to its clients as the issuers that it trusts.
+/// Trusts the certificates of a PEM text, and applies its revocation lists; the number of certificates that are trusted by
+/// that. A server may announce some to its clients as the issuers that it trusts.
 static inline int reactor_x509_trust(SSL_CTX *context, BIO *text, int announced_limit) {
     STACK_OF(X509_INFO) *items = PEM_X509_INFO_read_bio(text, NULL, NULL, NULL);
     X509_STORE *store = SSL_CTX_get_cert_store(context);

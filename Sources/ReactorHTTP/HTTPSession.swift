@@ -31,7 +31,7 @@ public final class HTTPSession: Sendable {
     /// - Parameters:
     ///   - configuration: Its settings.
     ///   - runLoop: The loop that drives its transfers; the caller makes sure that it runs.
-    ///   - modes: The modes of the loop in which they go on.
+    ///   - modes: The modes of the loop in which they proceed.
     /// - Precondition: `modes` is not empty, and the numbers in `configuration` are as it says.
     public init(
         _ configuration: Configuration = Configuration(), on runLoop: RunLoop,

@@ -44,7 +44,7 @@ public final class HTTPOperation: RunLoopOperation, @unchecked Sendable {
         self.body = body
         self.destination = destination
         self.session = session
-        super.init(runLoop: session.runLoop, modes: session.modes)
+        super.init(runLoop: session.runLoop, inModes: session.modes)
     }
 
     /// The response; nil until the operation finishes, and if it fails.

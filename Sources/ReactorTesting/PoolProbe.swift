@@ -1,7 +1,6 @@
 import Synchronization
 
-/// Finds out whether the concurrency pool has had time for the tasks that it was given: a few tasks of its own have passed
-/// through it, one after the other.
+/// Reports when the concurrency pool has run a chain of eight tasks, and so has had time for tasks that were queued before.
 final class PoolProbe: Sendable {
     /// As many as a task that is woken takes steps in the pool before it waits on its loop again, and some more.
     private let left = Atomic(8)

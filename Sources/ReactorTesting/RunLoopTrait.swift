@@ -1,9 +1,9 @@
 public import Testing
 
-/// Runs each test on a thread of its own, which has a run loop, and fails a test that does not end.
+/// Runs each test on its own thread with a run loop, and fails a test that exceeds its time limit.
 ///
 /// ```swift
-/// @Suite(.runLoop(timeLimit: .seconds(5))) struct ClientTests {
+/// @Suite(.runLoop(timeLimit: .seconds(5))) struct TimerTests {
 ///     @Test func `a timer fires`() {
 ///         var hasFired = false
 ///         Timer.scheduled(after: .milliseconds(1)) { _ in hasFired = true }
@@ -21,19 +21,20 @@ public import Testing
 /// the loop of its thread is stopped. A test that ignores both ends the process once no other test with this trait has been
 /// running for five seconds, so that a run always ends.
 ///
-/// At most four tests for each processor run at once, or eight if that is more; the time of those that wait for their turn does
-/// not count. On a machine whose processors are busy the limit is up to five times as long: the time in which threads
-/// wait for one (`/proc/pressure/cpu`) does not count either. It is three times as long under a sanitizer, and
-/// REACTOR_TESTING_PATIENCE in the environment multiplies it. On a test inside a suite with this trait, the test's own limit
-/// counts.
+/// At most four tests for each processor run at once, or eight if that is more; under a sanitizer one for each processor, or
+/// three if that is more. The time of those that wait for their turn does not count. On a machine whose processors are busy the
+/// limit is up to five times as long: the time in which threads wait for one (`/proc/pressure/cpu`) does not count either. It
+/// is three times as long under a sanitizer, and REACTOR_TESTING_PATIENCE in the environment multiplies it. On a test inside a
+/// suite with this trait, the test's own limit counts. With REACTOR_TESTING_PROGRESS=10 in the environment, standard error gets
+/// a line every ten seconds: how many test cases have ended, and which one has been running for the longest time.
 public struct RunLoopTrait: SuiteTrait, TestTrait, TestScoping {
     /// How long a test may run.
     public let timeLimit: Duration
 
-    /// Whether the trait of a suite applies to the tests in it: true.
+    /// True: a suite's trait applies to each of its tests.
     public var isRecursive: Bool { true }
 
-    /// Runs `function` on a thread of its own, and records an issue when it exceeds the limit.
+    /// Runs `function` on its own thread, and records an issue when it exceeds the limit.
     public func provideScope(
         for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
     ) async throws {
@@ -49,9 +50,9 @@ public struct RunLoopTrait: SuiteTrait, TestTrait, TestScoping {
 }
 
 extension Trait where Self == RunLoopTrait {
-    /// Runs each test on a thread of its own, which has a run loop, and fails a test that runs for longer than ten seconds.
+    /// Runs each test on its own thread with a run loop, and fails a test that runs for longer than ten seconds.
     public static var runLoop: Self { runLoop(timeLimit: .seconds(10)) }
 
-    /// Runs each test on a thread of its own, which has a run loop, and fails a test that runs for longer than `timeLimit`.
+    /// Runs each test on its own thread with a run loop, and fails a test that runs for longer than `timeLimit`.
     public static func runLoop(timeLimit: Duration) -> Self { Self(timeLimit: timeLimit) }
 }

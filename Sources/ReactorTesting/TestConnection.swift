@@ -32,7 +32,7 @@ public final class TestConnection {
 
     /// Makes the two ends of a connection on the calling thread's loop.
     ///
-    /// - Parameter seed: Decides on the sizes of chunks; see ``chunkSizes``. Nil for that of `withVirtualTime`, or zero.
+    /// - Parameter seed: Determines the sizes of chunks; see ``chunkSizes``. Nil for that of `withVirtualTime`, or zero.
     /// - Throws: An error of socketpair(2): `Errno.tooManyOpenFiles`.
     public static func pair(seed: UInt64? = nil) throws(Errno) -> (TestConnection, TestConnection) {
         let first = try SocketPair()
@@ -59,14 +59,14 @@ public final class TestConnection {
 
     // MARK: What this end sends
 
-    /// How much later than written bytes arrive at the other end. Zero unless set.
+    /// The delay between a write and the arrival of its bytes at the other end. Default zero.
     public var latency: Duration {
         get { relay.latency }
         set { relay.latency = newValue }
     }
 
-    /// The sizes of the chunks in which bytes arrive at the other end, chosen at random; nil for chunks as they were
-    /// written. The other end reads each chunk by itself.
+    /// The sizes of the chunks in which bytes arrive at the other end, chosen at random; nil passes bytes on as
+    /// they come. In virtual time, an end that reads as soon as bytes arrive reads each chunk by itself.
     ///
     /// - Precondition: The sizes are positive.
     public var chunkSizes: ClosedRange<Int>? {
@@ -84,7 +84,7 @@ public final class TestConnection {
     /// Passes bytes on again.
     public func resume() { relay.isStalled = false }
 
-    /// Ends this end, as if its process had ended, after the peer has received `count` more bytes. The peer reads the end of
+    /// Closes this end, as if its process had ended, after the peer has received `count` more bytes. The peer reads the end of
     /// the stream; further writes of both ends fail.
     ///
     /// - Precondition: `count` is not negative.

@@ -22,14 +22,9 @@ final class TestScope: Sendable {
     /// Runs `function`, which is a test, in its turn and for at most `timeLimit`.
     func run(timeLimit: Duration, _ function: @Sendable () async throws -> Void) async throws {
         await TestLimiter.shared.acquire(for: self)
+        defer { TestLimiter.shared.release(self) }
         setTimeLimit(timeLimit)
-        do {
-            try await runUntilLimit(function)
-            TestLimiter.shared.release(self)
-        } catch {
-            TestLimiter.shared.release(self)
-            throw error
-        }
+        try await runUntilLimit(function)
     }
 
     private func runUntilLimit(_ function: @Sendable () async throws -> Void) async throws {

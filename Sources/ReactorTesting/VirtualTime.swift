@@ -9,11 +9,13 @@ public import Reactor
 /// does; see below.
 ///
 /// ```swift
-/// @Test func `a client retries with a growing delay`() throws {
-///     try withVirtualTime { time in
-///         let client = Client(to: unreachableAddress)
+/// @Test func `a timer fires every thirty seconds`() {
+///     withVirtualTime { time in
+///         var count = 0
+///         let timer = Timer.scheduled(every: .seconds(30)) { _ in count += 1 }
 ///         time.advance(by: .seconds(95))
-///         #expect(client.attemptCount == 6)
+///         #expect(count == 3)
+///         timer.invalidate()
 ///     }
 /// }
 /// ```
@@ -33,17 +35,17 @@ public import Reactor
 ///
 /// Descriptors are real. The clock does not jump while one is ready, while another thread works for the loop (a hand-off, a
 /// file, a name to be resolved), or while a child process runs that the test has started: then it runs as
-/// the real one does. Before a jump, a loop that waits for sockets or pipes, or that runs tasks, gives the others 20 ms of real
-/// time, and tasks more than that while the concurrency pool is busy. A test whose other threads need longer holds the clock:
-/// ``hold()``.
+/// the real one does. Before a jump, a loop that waits for a descriptor other than those of ``TestConnection``, or that runs
+/// tasks, gives the others 20 ms of real time, and tasks more than that while the concurrency pool is busy. A test whose other
+/// threads need longer holds the clock: ``hold()``.
 ///
 /// A blocking call, such as `OutputStream.flush(timeout:)`, lets the clock run in real time until it returns.
 ///
 /// ## Before and after
 ///
 /// Timers that are on the loop before the call fire in virtual time. Afterwards the thread has the kernel's time again:
-/// timers that are left fire as much later as the clock has moved, and a `ClockTimer` at its date. `RunLoopThread`s that the
-/// test has started and not stopped get the kernel's time, too.
+/// timers that are left fire as much later as the clock has moved, and a `ClockTimer` at its date. A `RunLoopThread` that the
+/// test has not stopped keeps its time, which runs as the kernel's does from then on.
 public final class VirtualTime: Sendable {
     let domain: TimeDomain
 
@@ -148,8 +150,8 @@ public final class VirtualTime: Sendable {
 
     // MARK: Other clocks
 
-    /// The wall clock, since 1970-01-01 00:00 UTC. Setting it moves no timer on the monotonic clock, and tells
-    /// each `ClockTimer` on the wall clock that it was set.
+    /// The wall clock, since 1970-01-01 00:00 UTC. Setting it moves no timer on the monotonic clock, and
+    /// delivers `.clockWasSet` to each `ClockTimer` on the wall clock.
     public var wallClock: Duration {
         get { .nanoseconds(domain.clocks.now + domain.clocks.lead(of: CLOCK_REALTIME)) }
         set { domain.setWallClock(to: newValue) }
@@ -162,7 +164,7 @@ public final class VirtualTime: Sendable {
 /// Calls `body` with virtual time on the calling thread; see ``VirtualTime``.
 ///
 /// - Parameters:
-///   - seed: Decides on the order in which descriptors and streams are served that are ready at the same time; see
+///   - seed: Determines the order in which descriptors and streams are served that are ready at the same time; see
 ///     ``seeds(_:)``. With nil it is the kernel's order.
 ///   - body: The test.
 /// - Precondition: Not called inside `withVirtualTime`. On the main actor, a call while another test has the main thread's

@@ -88,5 +88,5 @@ func pressureSourceInChild() throws {
         if let index = words.firstIndex(of: "eventfd-count:") { sum += Int(words[index + 1], radix: 16) ?? 1 }
     }
     print(sum)
-    source?.close()
+    source?.cancel()
 }

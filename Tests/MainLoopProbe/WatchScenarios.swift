@@ -57,7 +57,7 @@ import SystemPackage
         print("again", terminator: " ")
     }
     print(watcher.paths.count, "paths")
-    watcher.close()
+    watcher.cancel()
 }
 
 private func printRefusal(_ error: IOError, _ tree: FilePath) {

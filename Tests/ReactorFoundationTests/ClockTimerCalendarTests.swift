@@ -65,6 +65,22 @@ import Testing
         #expect(next == expected.flatMap(format.date))
     }
 
+    @Test func `dates and deadlines correspond in virtual time, too`() {
+        withVirtualTime { time in
+            time.advance(by: .seconds(7200))
+            let seconds = Date(Deadline.now).timeIntervalSince1970
+            #expect(abs(seconds - Double(time.wallClock.components.seconds)) < 2)
+            let fired = Shared(0)
+            let date = Date(timeIntervalSince1970: seconds + 3600)
+            RunLoop.current.add(
+                Timer(fire: date, interval: 0, repeats: false) { _ in fired.value += 1 }, forMode: .default)
+            time.advance(by: .seconds(3598))
+            #expect(fired.value == 0)
+            time.advance(by: .seconds(4))
+            #expect(fired.value == 1)
+        }
+    }
+
     @Test func `the timer fires once at each date that matches`() throws {
         try withVirtualTime { time in
             // Two hours in which `now / .seconds(1)` is less than some of the dates.
@@ -75,7 +91,7 @@ import Testing
                 dates.append(now)
                 guard let next = timer.fireDate, next > now else {
                     Issue.record("due again at \(now)")
-                    return timer.close()
+                    return timer.cancel()
                 }
             }
             let first = try #require(timer.fireDate)

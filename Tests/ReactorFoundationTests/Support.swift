@@ -24,7 +24,7 @@ class ScriptedOperation: RunLoopOperation, @unchecked Sendable {
         onStart: @escaping @Sendable (ScriptedOperation) -> Void = { _ in }
     ) {
         self.onStart = onStart
-        super.init(runLoop: runLoop, modes: modes)
+        super.init(runLoop: runLoop, inModes: modes)
         completionBlock = { [finished] in finished.signal() }
     }
 

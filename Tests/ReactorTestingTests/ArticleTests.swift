@@ -12,7 +12,7 @@ final class Client: StreamDelegate {
 
     private(set) var attemptCount = 0
     private let connect: Connect
-    private var output: OutputStream?
+    private var streams: (input: InputStream, output: OutputStream)?
     private var delay = Duration.seconds(1)
     private var timer: Timer?
 
@@ -24,13 +24,15 @@ final class Client: StreamDelegate {
     private func attempt() {
         attemptCount += 1
         guard let streams = try? connect() else { return retry() }
-        output = streams.output
+        self.streams = streams
         for stream in [streams.input, streams.output] as [Stream] {
             stream.delegate = self
             stream.schedule(in: .current, forMode: .default)
             stream.open()
         }
-        timer = Timer.scheduled(every: .seconds(30)) { [weak self] _ in _ = self?.output?.write("ping\n") }
+        timer = Timer.scheduled(every: .seconds(30)) { [weak self] _ in
+            _ = self?.streams?.output.write("ping\n")
+        }
     }
 
     private func retry() {
@@ -45,7 +47,8 @@ final class Client: StreamDelegate {
         switch event {
         case .openCompleted: delay = .seconds(1)
         case .endEncountered, .errorOccurred:
-            output?.close()
+            streams?.input.close()
+            streams?.output.close()
             retry()
         default: break
         }
@@ -93,7 +96,7 @@ final class Debouncer {
         try RunLoop.current.add(watcher, forMode: .default)
     }
 
-    deinit { watcher.close() }
+    deinit { watcher.cancel() }
 }
 
 @Suite(.runLoop) struct DebouncerTests {
@@ -115,7 +118,7 @@ final class Debouncer {
 }
 
 @Suite(.runLoop) struct DialogTests {
-    @Test func `while a dialog is open a clock goes on, and an animation stands still`() {
+    @Test func `while a dialog is open a clock runs, and an animation stands still`() {
         withVirtualTime { time in
             var (seconds, frames) = (0, 0)
             let loop = RunLoop.current
@@ -134,7 +137,8 @@ final class Debouncer {
 func answer(of question: @escaping @Sendable () async throws -> String, on loop: RunLoop) async throws
     -> String
 {
-    try await withDeadline(.now + .seconds(5), clock: loop.clock()) { try await question() }
+    let clock = loop.clock()
+    return try await withDeadline(clock.now + .seconds(5), clock: clock) { try await question() }
 }
 
 @Suite(.runLoop) struct AnswerTests {
@@ -179,5 +183,65 @@ actor Poller {
             #expect(await poller.count == 60)
             #expect(start.duration(to: time.now) == .seconds(3600))
         }
+    }
+}
+
+// MARK: - The types' documentation
+
+@Suite(.runLoop(timeLimit: .seconds(5))) struct TimerTests {
+    @Test func `a timer fires`() {
+        var hasFired = false
+        Timer.scheduled(after: .milliseconds(1)) { _ in hasFired = true }
+        while !hasFired, RunLoop.current.run(mode: .default, before: .distantFuture) {}
+        #expect(hasFired)
+    }
+}
+
+@Suite(.runLoop) struct TypeDocumentationTests {
+    @Test func `a timer fires every thirty seconds`() {
+        withVirtualTime { time in
+            var count = 0
+            let timer = Timer.scheduled(every: .seconds(30)) { _ in count += 1 }
+            time.advance(by: .seconds(95))
+            #expect(count == 3)
+            timer.invalidate()
+        }
+    }
+
+    @Test func `a session's peer is slow, and writes a few bytes at a time`() throws {
+        try withVirtualTime { time in
+            let (client, server) = try TestConnection.pair()
+            server.latency = .milliseconds(40)
+            server.chunkSizes = 1...7
+            let session = Session(client.input, client.output)
+            server.output.open()
+            let start = time.now
+            session.onBytes = { #expect(start.duration(to: time.now) >= .milliseconds(40) && $0 <= 7) }
+            #expect(server.output.write("a reply of some bytes") == 21)
+            time.runUntilIdle()
+            #expect(session.byteCount == 21)
+            server.output.close()
+        }
+    }
+}
+
+private final class Session: StreamDelegate {
+    private let (input, output): (InputStream, OutputStream)
+    private(set) var byteCount = 0
+    var onBytes: (Int) -> Void = { _ in }
+
+    init(_ input: InputStream, _ output: OutputStream) {
+        (self.input, self.output) = (input, output)
+        input.delegate = self
+        input.schedule(in: .current, forMode: .default)
+        input.open()
+    }
+
+    func stream(_ aStream: Stream, handle event: Stream.Event) {
+        guard event == .hasBytesAvailable else { return }
+        var bytes = [UInt8](repeating: 0, count: 100)
+        let count = input.read(&bytes, maxLength: bytes.count)
+        byteCount += count
+        onBytes(count)
     }
 }

@@ -19,7 +19,7 @@ import Testing
             time.wallClock = start + .seconds(105)
             time.advance(by: .zero)
             #expect(events.map(\.0).dropFirst(2) == [.clockWasSet, .fired(count: 8)])
-            timer.close()
+            timer.cancel()
         }
     }
 
@@ -36,7 +36,7 @@ import Testing
             #expect(fired == ["boot time"])
             time.advance(by: .seconds(60))
             #expect(fired == ["boot time", "timer"])
-            boot.close()
+            boot.cancel()
         }
     }
 }

@@ -332,7 +332,7 @@ import Testing
             let clock = ClockTimer.Clock.bootTime
             timer = try ClockTimer(clock, at: clock.now + .milliseconds(1)) { timer, _ in
                 hasFired = true
-                timer.close()
+                timer.cancel()
             }
             try loop.add(timer!, forMode: .default)
         }
@@ -352,7 +352,7 @@ import Testing
     // MARK: Misuse
 
     @Test(arguments: ["backwards", "nested", "a negative count"])
-    func `misuse traps with a sentence`(kind: String) async {
+    func `misuse traps with a message`(kind: String) async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             [kind] in
             switch kind {

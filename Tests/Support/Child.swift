@@ -26,6 +26,8 @@ package final class Child {
     private let output: CInt
     private let errors: CInt
     private var isOutputOpen = true
+    /// How it has ended, once that has been waited for: its number may be another process's then.
+    private var ending: Ending?
 
     /// Starts `program`: an absolute path, or the name of an executable that the package builds.
     package init(
@@ -148,17 +150,21 @@ package final class Child {
         return poll(&state, 1, CInt(Patience.seconds * 1000)) > 0
     }
 
-    package func send(_ signal: CInt) { kill(identifier, signal) }
+    package func send(_ signal: CInt) { if ending == nil { kill(identifier, signal) } }
 
     /// Waits until the process has ended. Kills it if that takes too long.
+    @discardableResult
     package func wait() -> Ending {
+        if let ending { return ending }
         var status: CInt = 0
         if !becomesTrue({ waitpid(identifier, &status, WNOHANG) != 0 }) {
             Issue.record("The child \(identifier) has not ended after \(Patience.seconds) s.")
             send(SIGKILL)
             waitpid(identifier, &status, 0)
         }
-        return status & 0x7F == 0 ? .exit(status >> 8 & 0xFF) : .signal(status & 0x7F)
+        let ending = status & 0x7F == 0 ? Ending.exit(status >> 8 & 0xFF) : .signal(status & 0x7F)
+        self.ending = ending
+        return ending
     }
 
     /// Whether the process has ended. Does not reap it.

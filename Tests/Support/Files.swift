@@ -1,7 +1,7 @@
 import Glibc
 package import SystemPackage
 
-/// A temporary directory, which is removed with its files when it is released.
+/// A temporary directory, which is removed with all that is in it when it is released.
 package final class TemporaryFolder: Sendable {
     package let path: FilePath
 
@@ -11,10 +11,7 @@ package final class TemporaryFolder: Sendable {
         path = FilePath(String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self))
     }
 
-    deinit {
-        for name in names { unlink(path(name)) }
-        rmdir(path.string)
-    }
+    deinit { removeTree(path.string) }
 
     package var names: [String] { entries(of: path.string) }
 
@@ -33,6 +30,11 @@ package final class TemporaryFolder: Sendable {
         mkfifo(file.string, 0o600)
         return file
     }
+}
+
+private func removeTree(_ path: String) {
+    for name in entries(of: path) where unlink("\(path)/\(name)") != 0 { removeTree("\(path)/\(name)") }
+    rmdir(path)
 }
 
 /// A temporary file, which is removed when it is released.

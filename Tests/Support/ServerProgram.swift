@@ -29,7 +29,7 @@ package final class ServerProgram {
                 return
             }
             child.send(SIGKILL)
-            _ = child.wait()
+            child.wait()
         }
         throw Missing(name: name)
     }
@@ -39,7 +39,7 @@ package final class ServerProgram {
     /// Kills the server and waits for its end.
     package func stop() {
         child.send(SIGKILL)
-        _ = child.wait()
+        child.wait()
     }
 
     package static func accepts(_ port: UInt16) -> Bool {

@@ -24,7 +24,11 @@ package final class Shared<Value: Sendable>: @unchecked Sendable {
     }
 
     package var value: Value {
-        get { update { $0 } }
+        get {
+            pthread_mutex_lock(lock)
+            defer { pthread_mutex_unlock(lock) }
+            return stored
+        }
         set { update { $0 = newValue } }
     }
 
@@ -156,14 +160,13 @@ package func onItsOwnThread<Result: Sendable>(
 package func onThreads(_ count: Int, _ body: @escaping @Sendable (Int) -> Void) {
     let started = Countdown(count)
     let threads = (0..<count).map { index in
-        try? JoinableThread(name: "test \(index)") {
+        let thread = try? JoinableThread(name: "test \(index)") {
             started.count()
             started.wait()
             body(index)
         }
+        guard let thread else { preconditionFailure("cannot create a thread for a test") }
+        return thread
     }
-    for thread in threads {
-        precondition(thread != nil, "cannot create a thread for a test")
-        thread?.join()
-    }
+    for thread in threads { thread.join() }
 }

@@ -31,7 +31,7 @@ struct Phases {
                 if isCounted { tree.remove() } else { Task.detached { tree.remove() } }
             },
         ]
-        watcher.close()
+        watcher.cancel()
         tree.removeRest()
         report(
             costs.map { fixed(Double($0) / Double(tree.count)) }

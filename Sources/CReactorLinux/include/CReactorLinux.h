@@ -163,7 +163,8 @@ REACTOR_SAFE bool reactor_event_count_wait(struct reactor_event_count *count, ui
 REACTOR_SAFE int reactor_signal_subscribe(int signal, void **token);
 /// Installs the handler again for a subscription, in case other code has installed another one since.
 REACTOR_SAFE void reactor_signal_catch(void *token);
-/// Ends a subscription, and closes its eventfd. The last one of a signal restores the disposition that other code had installed last.
+/// Ends a subscription, and closes its eventfd. The last one of a signal restores the disposition that other code had installed
+/// last.
 void reactor_signal_unsubscribe(void *token);
 
 // MARK: Descriptors

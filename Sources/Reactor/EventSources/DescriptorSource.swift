@@ -75,9 +75,6 @@ public final class DescriptorSource: EventSource {
     ///   `Errno.noMemory`, …
     public override func setInterest(_ interest: Readiness) throws(Errno) { try super.setInterest(interest) }
 
-    /// Removes the source from its loop for good and releases its closure. The handler is not called after this.
-    public func cancel() { end() }
-
     override func serve(_ readiness: Readiness) -> Bool {
         switch unsafe handler {
         case .closure(let closure): closure(self, readiness)

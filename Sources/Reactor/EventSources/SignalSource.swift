@@ -53,12 +53,6 @@ public final class SignalSource: EventSource {
     /// The signal, and whether the source is cancelled.
     public override var description: String { "\(signal)\(isValid ? "" : " (cancelled)")" }
 
-    /// Removes the source from its loop for good, releases its closure and stops catching the signal.
-    ///
-    /// If this was the last source of the signal, the earlier action is restored when this returns: a handler may cancel its
-    /// source and raise the signal again to make that action happen.
-    public func cancel() { end() }
-
     override var noun: String { "source of \(signal)" }
 
     override var silence: String { "no signal has been delivered since the last call" }

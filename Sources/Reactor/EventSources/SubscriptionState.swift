@@ -57,7 +57,7 @@ final class SubscriptionState: Sendable {
     /// Ends `sources`, because of an error if there is one.
     func end(_ sources: [EventSource], throwing failure: Errno? = nil) {
         note(failure)
-        for source in sources { source.end() }
+        for source in sources { source.cancel() }
         finish()
     }
 

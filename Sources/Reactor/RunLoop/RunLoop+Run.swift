@@ -81,20 +81,13 @@ extension RunLoop {
     /// - Returns: The date of the mode's earliest timer, ``Deadline/distantFuture`` if it has other things
     ///   only, and nil if it is empty or the thread is not the loop's.
     @_disfavoredOverload
-    public func limitDate(forMode mode: Mode) -> Deadline? {
+    package func limitDate(forMode mode: Mode) -> Deadline? {
         guard run(mode: mode, before: .distantPast) else { return nil }
         let running = core.running(mode)
         guard core.hasReasonToContinue(running) else { return nil }
         let own = running.own.timers.earliestDate ?? .max
         let common = running.common.timers.earliestDate ?? .max
         return Deadline(uptimeNanoseconds: min(own, common))
-    }
-
-    /// Runs once in `mode`, as ``run(mode:before:)`` does.
-    @_disfavoredOverload
-    @available(*, noasync, message: "await the work itself: the loop's executor runs it meanwhile")
-    public func acceptInput(forMode mode: Mode, before deadline: Deadline) {
-        run(mode: mode, before: deadline)
     }
 }
 
@@ -259,7 +252,7 @@ extension RunLoop.Core {
     private func sleepWithoutPoller(_ mode: ModeState, until limit: Int64) -> Wait {
         if lacksMainQueue { serveMainQueue() }
         guard !mode.ready.dropServed(), limit > Deadline.now.uptimeNanoseconds else { return .skipped }
-        _ = usleep(Self.sleepMicroseconds)
+        RunLoop.noteWait("in a run loop without descriptors") { _ = usleep(Self.sleepMicroseconds) }
         return .skipped
     }
 

@@ -111,7 +111,7 @@ final class GracefulClose: EventSource {
         case .open: lastInput = .now
         case .failed(let error): fail(error)
         case .atEnd:
-            // Level-triggered: the kernel would go on reporting the end.
+            // Level-triggered: the kernel would keep reporting the end.
             try? setInterest([])
             isAtEnd = true
             check()
@@ -123,7 +123,7 @@ final class GracefulClose: EventSource {
         guard !isEnded else { return }
         // Getting SO_ERROR clears it, and the stream may still be reading.
         if readsInput, let error = socket.socketError { return fail(error) }
-        if !readsInput, socket.events(among: 0) & CInt(POLLERR | POLLHUP) != 0 { return end() }
+        if !readsInput, socket.events(among: 0) & CInt(POLLERR | POLLHUP) != 0 { return cancel() }
         // At exit nothing else reads, and unread input would reset the connection.
         if PendingOutput.isExiting { _ = socket.discardInput() }
         if readsInput, !isRegistered, !isAtEnd, case .atEnd = socket.discardInput() { isAtEnd = true }
@@ -131,7 +131,7 @@ final class GracefulClose: EventSource {
         if left < unacknowledged { (unacknowledged, lastProgress) = (left, now) }
         let (stall, silence) = (lastProgress.duration(to: now), lastInput.duration(to: now))
         let hasWaited = min(stall, silence) >= Self.quietTimeout || stall >= Self.sendingTimeout
-        if left == 0, isAtEnd || !readsInput || PendingOutput.isExiting || hasWaited { return end() }
+        if left == 0, isAtEnd || !readsInput || PendingOutput.isExiting || hasWaited { return cancel() }
         if left > 0, stall >= stallTimeout { return fail(.timedOut) }
         timer?.invalidate()
         timer = Timer.scheduled(after: interval) { _ in self.check() }
@@ -141,7 +141,7 @@ final class GracefulClose: EventSource {
     private func fail(_ error: Errno) {
         // The last acknowledgement may have arrived since the last check.
         if min(unacknowledged, socket.unacknowledgedByteCount) > 0 { engine?.noteLostBytes(error) }
-        end()
+        cancel()
     }
 
     override func ended() {

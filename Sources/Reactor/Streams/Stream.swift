@@ -103,7 +103,8 @@ open class Stream {
     /// pending bytes or to connect, stays open in the child until that calls exec or exits.
     ///
     /// If accepted bytes cannot be written or sent, the status becomes ``Status/error``, perhaps later.
-    /// Otherwise it is ``Status/closed``. The stream cannot be opened again. Does nothing before ``open()``.
+    /// Otherwise it is ``Status/closed``. The stream cannot be opened again. Does nothing before ``open()``: a
+    /// stream that is never opened closes its descriptor when it is released.
     open func close() { engine.close() }
 
     /// The stream's current state.

@@ -149,7 +149,7 @@ package final class ReplacedClocks: Sendable {
 
     /// How far `clock` is ahead of the monotonic clock, in nanoseconds.
     package func lead(of clock: CInt) -> Int64 {
-        let isWallClock = clock == CLOCK_REALTIME
+        let isWallClock = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE
         return isWallClock ? wallClock.load(ordering: .relaxed) : bootTime.load(ordering: .relaxed)
     }
 
@@ -167,7 +167,8 @@ package final class ReplacedClocks: Sendable {
 @c(reactor_replaced_nanoseconds)
 func replacedNanoseconds(_ clocks: UnsafeMutableRawPointer?, _ clock: clockid_t) -> Int64 {
     let clocks = unsafe CallbackContext.object(clocks, as: ReplacedClocks.self)
-    return clock == CLOCK_MONOTONIC ? clocks.now : clocks.now + clocks.lead(of: clock)
+    let isMonotonic = clock == CLOCK_MONOTONIC || clock == CLOCK_MONOTONIC_COARSE
+    return isMonotonic ? clocks.now : clocks.now + clocks.lead(of: clock)
 }
 
 /// A loop that is about to wait.

@@ -40,9 +40,8 @@ public final class ChildProcess: Sendable {
         (processIdentifier, descriptor) = (spawned.process, spawned.descriptor)
         owner = DescriptorOwner(of: spawned.descriptor)
         (self.name, self.terminal) = (name, terminal)
-        currentTimeSource?.noteWork { [weak self] in
-            self.map { !SystemCall.isReadable($0.descriptor) } ?? false
-        }
+        // Also while only a stream of the process is kept.
+        currentTimeSource?.noteWork { [self] in !SystemCall.isReadable(descriptor) }
     }
 
     deinit {

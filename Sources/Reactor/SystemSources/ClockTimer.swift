@@ -97,15 +97,11 @@ public final class ClockTimer: EventSource {
 
     /// The clock, and when the timer fires.
     public override var description: String {
-        guard isValid else { return "timer on the \(clockName) (closed)" }
+        guard isValid else { return "timer on the \(clockName) (cancelled)" }
         return "timer on the \(clockName): \(date.map { "in \($0 - clock.now)" } ?? "never")"
     }
 
     private var clockName: String { clock == .wallClock ? "wall clock" : "boot time" }
-
-    /// Removes the timer from its loop permanently, and releases its closure and its descriptor. The closure is not called
-    /// again.
-    public func close() { end() }
 
     override func releaseResources() {
         guard let dropped = handler.take() else { return }

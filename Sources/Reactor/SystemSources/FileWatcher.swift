@@ -101,7 +101,7 @@ public final class FileWatcher: EventSource {
 
     /// What is watched.
     public override var description: String {
-        guard isValid, let (paths, folders) = tree?.counts else { return "file watcher (closed)" }
+        guard isValid, let (paths, folders) = tree?.counts else { return "file watcher (cancelled)" }
         return "file watcher: \(paths) paths, \(folders) folders"
     }
 
@@ -136,10 +136,6 @@ public final class FileWatcher: EventSource {
         tree?.unwatch(path.normalized)
         deliverLater()
     }
-
-    /// Removes the watcher from its loop permanently, and releases its closure and its descriptor. No further event is
-    /// delivered.
-    public func close() { end() }
 
     override func releaseResources() {
         let handler = handler.take()

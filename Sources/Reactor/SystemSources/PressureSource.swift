@@ -74,10 +74,7 @@ public final class PressureSource: EventSource {
     deinit { monitor?.stop() }
 
     /// What is watched.
-    public override var description: String { "\(resource) pressure\(isValid ? "" : " (closed)")" }
-
-    /// Removes the source from its loop permanently, and releases its closure and descriptors. The closure is not called again.
-    public func close() { end() }
+    public override var description: String { "\(resource) pressure\(isValid ? "" : " (cancelled)")" }
 
     override var noun: String { "source of \(resource) pressure" }
 
@@ -87,7 +84,7 @@ public final class PressureSource: EventSource {
         guard takeCount(ofEventCounter: number) > 0 else { return false }
         if let failure = monitor?.failure {
             handler?(self, .errorOccurred(IOError(.watch, "/proc/pressure/\(resource)", failure)))
-            close()
+            cancel()
         } else {
             handler?(self, .stalled)
         }

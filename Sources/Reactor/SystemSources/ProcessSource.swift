@@ -34,9 +34,6 @@ public final class ProcessSource: EventSource {
     /// The process, and whether it runs.
     public override var description: String { "\(process)\(isValid ? "" : " (cancelled)")" }
 
-    /// Removes the source from its loop permanently and releases its closure, which is not called again. The process continues.
-    public func cancel() { end() }
-
     override var noun: String { "source of process \(process.processIdentifier)" }
 
     override var kind: String { "source of a process" }
@@ -50,7 +47,7 @@ public final class ProcessSource: EventSource {
             return false
         }
         handler?(self, termination)
-        end()
+        cancel()
         return true
     }
 

@@ -4,7 +4,7 @@ public import Reactor
 /// An operation that works on a run loop's thread, through the callbacks of streams, timers and other
 /// sources.
 ///
-/// Subclass it, or pass a closure to ``init(runLoop:modes:work:)``. A subclass opens and schedules its
+/// Subclass it, or pass a closure to ``init(runLoop:inModes:work:)``. A subclass opens and schedules its
 /// streams and timers in ``operationDidStart()``; later, a delegate method or a timer's block calls
 /// ``finish(with:)``:
 ///
@@ -25,7 +25,7 @@ public import Reactor
 /// operation finishes, which may be inside either of them: ``finish(with:)``, called there or by a callback
 /// while they run the loop, finishes the operation before it returns. Because Foundation
 /// declares `Operation` as `@unchecked Sendable`, a subclass must declare it too, and the compiler does not
-/// check its state. With ``init(runLoop:modes:work:)`` the state lives in an object that the compiler does
+/// check its state. With ``init(runLoop:inModes:work:)`` the state lives in an object that the compiler does
 /// check.
 ///
 /// The operation is executing from its start, by an `OperationQueue` or by a call of ``start()``, until it
@@ -70,7 +70,7 @@ open class RunLoopOperation: Operation, ProgressReporting, @unchecked Sendable {
     ///     program exits.
     ///   - modes: The loop's modes to work in.
     /// - Precondition: `modes` is not empty.
-    public init(runLoop: RunLoop? = nil, modes: [RunLoop.Mode] = [.common]) {
+    public init(runLoop: RunLoop? = nil, inModes modes: [RunLoop.Mode] = [.common]) {
         require(!modes.isEmpty, "A RunLoopOperation must have at least one run loop mode.")
         requestedLoop = runLoop
         runLoopModes = modes
@@ -97,10 +97,10 @@ open class RunLoopOperation: Operation, ProgressReporting, @unchecked Sendable {
     ///     finishes.
     /// - Precondition: `modes` is not empty.
     public convenience init(
-        runLoop: RunLoop? = nil, modes: [RunLoop.Mode] = [.common],
+        runLoop: RunLoop? = nil, inModes modes: [RunLoop.Mode] = [.common],
         work: @escaping @Sendable (RunLoopOperation) -> AnyObject
     ) {
-        self.init(runLoop: runLoop, modes: modes)
+        self.init(runLoop: runLoop, inModes: modes)
         makeWorkObject.withLock { $0 = work }
     }
 

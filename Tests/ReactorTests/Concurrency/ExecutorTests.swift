@@ -26,6 +26,23 @@ import Testing
         #expect(places == [Bool](repeating: true, count: 6))
     }
 
+    @Test
+    func `a task that is cancelled while it waits on another loop continues on the one that it prefers`()
+        async throws
+    {
+        let (loop, clock, isWaiting) = (home.loop, LoopThread().loop.clock(), Countdown(1))
+        for isCancelled in [true, false] {
+            let task = Task(executorPreference: home.executor) {
+                isWaiting.count()
+                try? await clock.sleep(for: isCancelled ? .seconds(3600) : .milliseconds(1))
+                return loop.isCurrent
+            }
+            isWaiting.wait()
+            if isCancelled { task.cancel() }
+            #expect(await task.value)
+        }
+    }
+
     @Test(arguments: [true, false])
     func `actors of one loop, or of two, call each other`(isOneLoop: Bool) async {
         let second = LoopThread()

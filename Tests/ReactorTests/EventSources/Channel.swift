@@ -1,4 +1,5 @@
 import Glibc
+import Reactor
 import SystemPackage
 
 /// Two ends of something that carries bytes: write to one, and the other is readable.

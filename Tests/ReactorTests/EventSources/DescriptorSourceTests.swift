@@ -145,7 +145,7 @@ import Reactor
         unwatched.markReady()
         loop.poll(.inner)
         #expect(trace.take() == ["marked"])
-        for each in [source, unwatched] { each.end() }
+        for each in [source, unwatched] { each.cancel() }
     }
 
     #endif

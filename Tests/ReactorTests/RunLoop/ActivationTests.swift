@@ -113,13 +113,13 @@ import Testing
         #expect(trace.all == ["timer"])
     }
 
-    @Test func `accepting input returns after a source, or after the only timer has fired`() {
+    @Test func `running once returns after a source, or after the only timer has fired`() {
         let source = loop.addSignalled { trace("source") }
-        loop.acceptInput(forMode: .default, before: .distantFuture)
+        loop.run(mode: .default, before: .distantFuture)
         #expect(trace.take() == ["source"])
         source.invalidate()
         Timer.scheduled(after: .milliseconds(2)) { _ in trace("timer") }
-        loop.acceptInput(forMode: .default, before: .minutesAway)
+        loop.run(mode: .default, before: .minutesAway)
         #expect(trace.all == ["timer"])
     }
 
@@ -130,7 +130,6 @@ import Testing
         #expect(other.limitDate(forMode: .default) == nil)
         other.run()
         other.run(until: .distantFuture)
-        other.acceptInput(forMode: .default, before: .distantFuture)
         thread.stop()
     }
 }

@@ -116,8 +116,8 @@ import Testing
             fixture.releaseStream()
             #expect(stream == nil && loop.run(in: .default) == .finished)
             #expect(recorder.events.isEmpty)
-            // A fetch may still have the file.
-            while internals != nil { sched_yield() }
+            // A fetch may still have the file, or have told the loop of its end.
+            while internals != nil { loop.poll() }
         }
     }
 

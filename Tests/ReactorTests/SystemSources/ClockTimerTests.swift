@@ -20,7 +20,7 @@ import Testing
             #expect(clock.now >= date && timer.fireDate == nil)
             events.append(event)
             // A date in the past is due.
-            if events.count == 1 { timer.fireDate = .zero } else { timer.close() }
+            if events.count == 1 { timer.fireDate = .zero } else { timer.cancel() }
         }
         try loop.add(timer, forMode: .custom)
         loop.poll(.custom)
@@ -41,7 +41,7 @@ import Testing
                 counts.append(count)
                 #expect(timer.fireDate == first + interval * counts.reduce(0, +))
                 time.block(for: interval * counts.count)
-                if counts.count == 4 { timer.close() }
+                if counts.count == 4 { timer.cancel() }
             }
             try loop.add(timer, forMode: .default)
             #expect(loop.run(in: .default) == .finished)
@@ -64,7 +64,7 @@ import Testing
                 total += count
                 #expect(timer.fireDate == date + interval * count)
                 #expect(timer.fireDate! > clock.now && timer.fireDate! <= clock.now + interval)
-                timer.close()
+                timer.cancel()
             }
             try loop.add(timer, forMode: .default)
             #expect(loop.run(in: .default) == .finished)
@@ -78,7 +78,7 @@ import Testing
         let timer = try ClockTimer(.bootTime, at: start, every: .nanoseconds(1) / 1000) { timer, _ in
             #expect(timer.interval == .nanoseconds(1) && timer.fireDate! > start)
             calls += 1
-            if calls == 2 { timer.close() }
+            if calls == 2 { timer.cancel() }
         }
         try loop.add(timer, forMode: .default)
         #expect(loop.run(in: .default) == .finished)
@@ -93,7 +93,7 @@ import Testing
                 let timer = try ClockTimer(.wallClock, at: date) { timer, event in
                     events.append(event)
                     #expect(timer.fireDate == date + .seconds(1))
-                    if events.count == 2 { timer.close() } else { timer.fireDate = date + .seconds(1) }
+                    if events.count == 2 { timer.cancel() } else { timer.fireDate = date + .seconds(1) }
                 }
                 try loop.add(timer, forMode: .default)
                 // As the kernel answers once, when the clock was set since the timer was armed.

@@ -25,7 +25,7 @@ import Testing
         loop.run(in: .default, until: .now + .milliseconds(8))
         try loop.add(watcher, forMode: .default)
         loop.serve { events.count == 2_048 }
-        watcher.close()
+        watcher.cancel()
         #expect(events.last == .moved(from: tree("a"), to: tree("c")))
     }
 
@@ -52,7 +52,7 @@ import Testing
         loop.poll(.custom)
         try loop.add(watcher, forMode: .tracking)
         loop.serve(in: .tracking) { !events.isEmpty }
-        watcher.close()
+        watcher.cancel()
         #expect(events == [.removed(tree("a"))])
     }
 
@@ -111,7 +111,7 @@ import Testing
         #expect(loop.poll() == .finished)
         try loop.add(watcher, forMode: .custom)
         loop.serve(in: .custom) { !events.isEmpty }
-        watcher.close()
+        watcher.cancel()
         #expect(events == [.removed(tree("a"))])
     }
 }

@@ -81,7 +81,7 @@ final class Watch {
         markers.make("in/")
     }
 
-    deinit { watcher.close() }
+    deinit { watcher.cancel() }
 
     /// Watches a path in the tree.
     func watch(_ name: String = "", recursively: Bool = false) throws {

@@ -180,7 +180,7 @@ import Testing
         try loop.add(watcher, forMode: .common)
         loop.serve(in: .tracking) { events.count == 2 }
         #expect(events.last == .created(tree("b")))
-        watcher.close()
+        watcher.cancel()
     }
 
     // MARK: Many, and limits

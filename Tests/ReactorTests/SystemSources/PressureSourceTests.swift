@@ -19,7 +19,7 @@ private let isAvailable = access("/proc/pressure/cpu", R_OK | W_OK) == 0
             source, event in
             #expect(event == .stalled)
             calls += 1
-            source.close()
+            source.cancel()
         }
         try loop.add(source, forMode: .custom)
         try withBusyProcessors {

@@ -69,7 +69,7 @@ import Testing
             withExtendedLifetime(canary) {}
         }
         try loop.add(source, forMode: .default)
-        loop.perform(after: .zero) { source.end() }
+        loop.perform(after: .zero) { source.cancel() }
         #expect(loop.run(in: .default) == .finished)
         #expect(!source.isValid)
         freed.wait()
@@ -77,19 +77,19 @@ import Testing
 
     // A process keeps its descriptor until it has ended.
     @Test(arguments: Kind.available.filter { $0 != .process })
-    func `a source that is closed or released leaves no descriptor and no thread`(kind: Kind) async {
+    func `a source that is cancelled or released leaves no descriptor and no thread`(kind: Kind) async {
         await #expect(processExitsWith: .success) { [kind] in
             try onAThread {
                 let (tree, loop) = (TemporaryTree(), RunLoop.current)
                 // The loop opens its own descriptors with the first source.
                 let first = try ClockTimer(.bootTime, at: nil) { _, _ in }
                 try loop.add(first, forMode: .default)
-                first.close()
+                first.cancel()
                 let before = ownDescriptors()
                 for isAdded in [true, false, true] {
                     let source = try kind.makeSource(tree) { _ in }
                     if isAdded { try loop.add(source, forMode: .default) }
-                    if isAdded { source.end() }
+                    if isAdded { source.cancel() }
                 }
                 waitUntil { ownDescriptors() == before && ownThreads(named: "reactor.pressur") == 0 }
             }
@@ -105,7 +105,7 @@ import Testing
             sources.append(
                 try kind.makeSource(tree) { _ in
                     calls += 1
-                    for source in sources { source.end() }
+                    for source in sources { source.cancel() }
                 })
         }
         // Both watch the folder.
@@ -123,7 +123,7 @@ import Testing
                 let source = try kind.makeSource(TemporaryTree()) { _ in }
                 try RunLoop.current.add(source, forMode: .default)
                 let carrier = Carrier(source)
-                try onAThread { carrier.value.end() }
+                try onAThread { carrier.value.cancel() }
             }
         }
         #expect(result.message.contains("must be used"))
@@ -178,16 +178,6 @@ import Testing
             return $0
         }) == 2 * rounds { break }
         producer.join()
-    }
-}
-
-extension EventSource {
-    /// Closes or cancels the source.
-    fileprivate func end() {
-        (self as? FileWatcher)?.close()
-        (self as? ClockTimer)?.close()
-        (self as? PressureSource)?.close()
-        (self as? ProcessSource)?.cancel()
     }
 }
 

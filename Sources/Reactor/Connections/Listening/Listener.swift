@@ -113,7 +113,7 @@ public final class Listener: EventSource {
     ///
     /// Clients in the backlog are disconnected; ``drain()`` accepts them first. The file of a Unix-domain path is removed,
     /// unless another one has replaced it.
-    public func close() { end() }
+    public func close() { cancel() }
 
     /// Accepts the connections in the backlog, calling the handler for each, and then closes the listener.
     ///

@@ -15,17 +15,17 @@ import SystemPackage
 /// `@safe` is right because this retains the executor whose unowned references it keeps.
 @safe @usableFromInline
 final actor TaskParker: SerialExecutor {
-    /// A hint: where the parked task continues. If it is stale, the runtime moves the task, so it is computed
-    /// once for an actor.
-    private struct Place {
+    /// Where the parked task continues.
+    @safe private struct Place {
         enum Isolation { case loop, main, other }
 
         /// The address of the actor that the task is isolated to; 0 for none, 1 before the first suspension.
         var actor: UInt = 1
+        /// A hint, computed once for an actor: if it is stale, the runtime moves the task.
         var isolation = Isolation.other
-        /// Whether the task prefers the loop's executor: the runtime takes a task with a preference to be
+        /// The executor that the task prefers, which the task keeps alive. The runtime takes a task with a preference to be
         /// elsewhere unless its job is run with that.
-        var prefersLoop = false
+        var preference: UnownedTaskExecutor?
     }
 
     nonisolated let loop: RunLoop
@@ -98,8 +98,12 @@ final actor TaskParker: SerialExecutor {
     @inline(__always)
     private nonisolated func takePermit(at actor: (any Actor)?) -> Bool {
         let address = actor.map { UInt(bitPattern: ObjectIdentifier($0)) } ?? 0
+        let preference = unsafe withUnsafeCurrentTask { unsafe $0?.unownedTaskExecutor }
         let (isPermitted, isKnown) = state.withLock { state in
-            guard case .permitted = state.phase else { return (false, state.place.actor == address) }
+            guard case .permitted = state.phase else {
+                unsafe state.place.preference = preference
+                return (false, state.place.actor == address)
+            }
             state.phase = .idle
             return (true, true)
         }
@@ -108,9 +112,8 @@ final actor TaskParker: SerialExecutor {
     }
 
     private nonisolated func remember(_ actor: (any Actor)?, at address: UInt) {
-        let prefersLoop = unsafe withUnsafeCurrentTask { unsafe $0?.unownedTaskExecutor == preferred }
-        let place = Place(actor: address, isolation: isolation(of: actor), prefersLoop: prefersLoop)
-        state.withLock { $0.place = place }
+        let isolation = isolation(of: actor)
+        state.withLock { ($0.place.actor, $0.place.isolation) = (address, isolation) }
     }
 
     private nonisolated func isolation(of actor: (any Actor)?) -> Place.Isolation {
@@ -150,7 +153,7 @@ final actor TaskParker: SerialExecutor {
         guard let (job, place) = takeJob() else { return }
         guard loop.isCurrent else { return send(job, to: place) }
         let serial = unsafe place.isolation == .main ? MainActor.sharedUnownedExecutor : serial
-        if !place.prefersLoop {
+        if unsafe place.preference != preferred {
             unsafe job.runSynchronously(on: serial)
         } else if place.isolation == .other {
             unsafe job.runSynchronously(on: preferred)
@@ -185,8 +188,10 @@ final actor TaskParker: SerialExecutor {
 
     /// Enqueues `job` instead of running it inline.
     private nonisolated func send(_ job: UnownedJob, to place: Place) {
-        if place.prefersLoop || place.isolation == .loop {
+        if unsafe place.preference == preferred || place.isolation == .loop {
             executor.resume(job)
+        } else if let preference = unsafe place.preference?.asTaskExecutor() {
+            preference.enqueue(ExecutorJob(job))
         } else {
             globalConcurrentExecutor.enqueue(ExecutorJob(job))
         }

@@ -73,7 +73,7 @@ public class EventSource: CustomStringConvertible {
     /// - Returns: Whether that counts as handling a source.
     func serve(_ readiness: Readiness) -> Bool { true }
 
-    /// Releases what the source holds. Called once by ``end()``, also during the callback.
+    /// Releases what the source holds. Called once by ``cancel()``, also during the callback.
     func releaseResources() {}
 
     /// Called once, when the source has been ended, but not during its callback.
@@ -93,7 +93,7 @@ public class EventSource: CustomStringConvertible {
     final func endWithLoop(_ loop: RunLoop) {
         loopEnded(loop)
         identification.withLock { $0.hasLoopEnded = true }
-        end()
+        cancel()
     }
 
     /// What the source is. From any thread, as its title.
@@ -177,8 +177,13 @@ public class EventSource: CustomStringConvertible {
         }
     }
 
-    /// Removes the source from its loop for good. It is not served after this.
-    final func end() {
+    /// Removes the source from its loop permanently, and releases its closures and the descriptors that it owns. Its closures
+    /// are not called again.
+    ///
+    /// A descriptor, a process or a file that is watched stays as it is. The last source of a signal restores the action that
+    /// the signal had before: a handler may cancel its source, and raise the signal again to make that action happen. A
+    /// listener or a datagram socket is closed.
+    public final func cancel() {
         requireLoopThread()
         guard !isEnded else { return }
         outliveCallback()

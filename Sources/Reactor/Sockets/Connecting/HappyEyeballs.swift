@@ -40,7 +40,7 @@ final class HappyEyeballs {
     func cancel() {
         hasEnded = true
         nextAttempt?.invalidate()
-        for attempt in attempts { attempt.end() }
+        for attempt in attempts { attempt.cancel() }
         attempts = []
     }
 
@@ -93,7 +93,7 @@ final class HappyEyeballs {
 
     private func settle(_ attempt: Attempt) {
         attempts.removeAll { $0 === attempt }
-        attempt.end()
+        attempt.cancel()
         do throws(Errno) {
             if let error = attempt.socket.socketError { throw error }
             try finish(with: attempt.socket)

@@ -42,7 +42,7 @@ final class SocketOpening: Sendable {
     }
 
     /// Cancels the opening. No step that has not begun is made.
-    func cancel() { takeSteps()?.perform { $0.end() } }
+    func cancel() { takeSteps()?.perform { $0.cancel() } }
 
     private func takeSteps() -> LoopOwned<OpeningSteps>? {
         state.withLock { state in
@@ -60,7 +60,7 @@ final class SocketOpening: Sendable {
     fileprivate func end(_ error: (any Error)?) -> Bool {
         let isCancelled = state.withLock { $0.isCancelled }
         guard isCancelled || connection.finishOpening(error) else { return false }
-        takeSteps()?.value.end()
+        takeSteps()?.value.cancel()
         return true
     }
 }
@@ -123,7 +123,7 @@ private final class OpeningSteps: EventSource {
         switch outcome {
         case .failure(let error): fail(error)
         case .success(let connected):
-            guard let opening, opening.connection.adopt(connected) else { return end() }
+            guard let opening, opening.connection.adopt(connected) else { return cancel() }
             let needsHandshake = proxy != nil || opening.connection.channel != nil
             if needsHandshake || !opening.end(nil) { beginHandshake() }
         }
@@ -134,7 +134,7 @@ private final class OpeningSteps: EventSource {
     private func beginHandshake() {
         guard isValid, let opening else { return }
         let connection = opening.connection
-        guard connection.prepareHandshake() else { return end() }
+        guard connection.prepareHandshake() else { return cancel() }
         // Bytes before the first answer of a server were not written by the peer that is about to prove who it is.
         if opening.isUpgrade, let channel = connection.channel, !channel.isServer,
             connection.shared.hasUnreadBytes

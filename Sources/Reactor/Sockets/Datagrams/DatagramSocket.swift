@@ -206,7 +206,7 @@ public final class DatagramSocket: EventSource {
 
     /// Removes the socket from its loop, closes it, and releases its closures. No closure is called after this. The file of a
     /// Unix-domain path is removed.
-    public func close() { end() }
+    public func close() { cancel() }
 
     override func releaseResources() {
         guard let dropped = handlers.take() else { return }

@@ -5,7 +5,7 @@ import SystemPackage
 /// An output whose kernel buffer can fill up: a socket, pipe or terminal.
 ///
 /// Without a write buffer, `write` blocks only if the kernel takes no byte. With one, it blocks only off a
-/// run loop.
+/// run loop. An output whose writes must not be joined has none: its ``buffer`` is nil.
 protocol BufferedOutput: OutputBackend {
     /// The descriptor that the bytes are sent to.
     var target: SharedDescriptor { get }

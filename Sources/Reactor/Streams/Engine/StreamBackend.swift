@@ -22,8 +22,8 @@ protocol StreamBackend: AnyObject, Sendable {
     /// Whether there is nothing to move from the start, so that the stream is at its end as soon as it is
     /// open.
     var isAtEndWhenOpened: Bool { get }
-    /// Releases the resources, opened or not. Throws if accepted bytes could not be written. May be called
-    /// again.
+    /// Releases the resources. Throws if accepted bytes could not be written. May be called again: when the stream is released,
+    /// which it may be without having been opened or closed.
     func close() throws(Errno)
     /// Closes the descriptor, if there is one, and does nothing else: for a child of fork(2). Waits for no
     /// lock.
@@ -40,7 +40,7 @@ protocol StreamBackend: AnyObject, Sendable {
     /// What it has failed on, as an error names it.
     var subject: String { get }
     /// Whether a read or a write would not wait, according to the kernel if need be. Also true if only trying
-    /// would show.
+    /// would show. May drop what no read would return.
     func isReady() -> Bool
     /// Whether a read or a write on a loop would not wait, not even for a disk.
     func isReadyOnLoop() -> Bool
@@ -54,8 +54,9 @@ protocol StreamBackend: AnyObject, Sendable {
     // MARK: Input
 
     /// Copies the bytes that are there and fit, if that takes one system call and affects no other stream: none if it
-    /// would wait. Nil if it cannot be done so: the engine then calls ``read(into:)`` or ``readIfReady(into:)``. Called with
-    /// the engine locked and the stream open.
+    /// would wait. How many fit is the reader's choice, and may be few: bytes that do not fit must stay for the next read. Nil
+    /// if it cannot be done so: the engine then calls ``read(into:)`` or ``readIfReady(into:)``. Called with the engine locked
+    /// and the stream open.
     func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer?
     /// What the stream fails with because ``readNow(into:)``, ``writeNow(_:)`` or ``checkRoom()`` has thrown `error`.
     /// Called with nothing locked, as this may notify another stream.
@@ -95,7 +96,7 @@ protocol StreamBackend: AnyObject, Sendable {
     func whenFlushed(_ callback: FlushCallback)
     /// Why an output at its end accepts no more.
     var endError: Errno { get }
-    /// Ends the output; the peer reads the end.
+    /// Ends the output; the peer reads the end. An error but `Errno.notSocket` fails the stream.
     func shutDown() throws(Errno)
 }
 
@@ -105,7 +106,10 @@ enum ReadinessSource {
     case unannounced
     /// The backend, when the engine asks, and by notifying the engine.
     case backend
-    /// The kernel, whose reports the backend confirms; and the backend, for what it has received already.
+    /// The kernel and the backend. Before each event the engine asks the backend whether it ``StreamBackend/isReady()``; if
+    /// not, nothing is delivered, and the kernel reports again. The backend may also be ready with what it has received before.
+    /// One that keeps no bytes returns `.waiting` from ``StreamBackend/prepare()``, which spares a call of `isReady()` after
+    /// each transfer.
     case kernelThroughBackend
     /// The kernel.
     case kernel

@@ -47,7 +47,7 @@ struct LoopSource {
     }
 
     /// Ends the source on its loop's thread.
-    fileprivate func end() { loop.runOnLoopThread { [source] _ in source.value.end() } }
+    fileprivate func end() { loop.runOnLoopThread { [source] _ in source.value.cancel() } }
 }
 
 // MARK: - Scheduling
