@@ -5,8 +5,8 @@ import SystemPackage
 /// What tests have left when the process exits: descriptors, threads and run loops. With REACTOR_TESTING_LEFTOVERS=1 in the
 /// environment, a debug build prints them, and exits with a failure.
 ///
-/// Exact, because in a debug build every descriptor of the library has an owner: those of loops whose threads live are no
-/// leftovers.
+/// In a debug build every descriptor of the library has an owner: those of loops whose threads live are no leftovers. The
+/// pipes of libevent have none, and are recognized by their flags.
 final class Leftovers: Sendable {
     /// Nil unless the process looks for leftovers.
     static let shared: Leftovers? = {
@@ -18,10 +18,12 @@ final class Leftovers: Sendable {
 
     /// How long to wait for what is ending: a thread ends a little later than its test.
     private static let patience = Duration.seconds(10)
-    /// The threads of the library that last as long as the process.
-    private static let residents: Set = [
-        "reactor.streams", "reactor.late", "reactor.ports", "reactor.ops", "reactor.debug", "test limits",
+    /// The threads of the library that last as long as the process, and run loops.
+    private static let loopThreads: Set = [
+        "reactor.streams", "reactor.late", "reactor.ports", "reactor.ops", "test limits",
     ]
+    /// All of the library's threads that last as long as the process.
+    private static let residents = loopThreads.union(["reactor.debug"])
 
     private struct Descriptor: Hashable {
         let number: CInt
@@ -34,6 +36,7 @@ final class Leftovers: Sendable {
         var descriptors: [Descriptor: String] = [:]
         /// The threads of tests that run, by their names.
         var threads: [String: Int] = [:]
+        var isCancelled = false
     }
 
     private let process = getpid()
@@ -45,6 +48,9 @@ final class Leftovers: Sendable {
     func threadBegins(_ name: String) { state.withLock { $0.threads[name, default: 0] += 1 } }
 
     func threadEnds(_ name: String) { state.withLock { $0.threads[name, default: 0] -= 1 } }
+
+    /// Ends the search, because the process exits while tests run.
+    func cancel() { state.withLock { $0.isCancelled = true } }
 
     /// Notes which descriptors are new while `tests` run.
     func note(_ tests: [String]) {
@@ -60,7 +66,8 @@ final class Leftovers: Sendable {
     // MARK: The end
 
     private func check() {
-        guard getpid() == process else { return }  // a child of fork(2)
+        // A child of fork(2) has its parent's.
+        guard getpid() == process, !state.withLock({ $0.isCancelled }) else { return }
         let end = Deadline.now + Self.patience
         var found = find()
         while !found.isEmpty, .now < end {
@@ -78,7 +85,7 @@ final class Leftovers: Sendable {
         let (descriptors, loopCount) = leftDescriptors()
         let threads = leftThreads(names)
         // The main loop lasts, too. A thread that is left may have a loop.
-        let endedCount = loopCount - names.count(where: Self.residents.contains) - 1 - threads.count
+        let endedCount = loopCount - names.count(where: Self.loopThreads.contains) - 1 - threads.count
         return descriptors.map { descriptor in
             let tests = state.withLock { $0.descriptors[descriptor] } ?? "none"
             return

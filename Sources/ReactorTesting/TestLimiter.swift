@@ -16,6 +16,8 @@ final class TestLimiter: Sendable {
     private struct State {
         /// How many tests have turns. One whose limit has passed has none, but may still run.
         var turnCount = 0
+        /// Since when no test has had a turn; nil while one has.
+        var idleSince: Deadline?
         var waiting: [CheckedContinuation<Void, Never>] = []
         var running: [ObjectIdentifier: (test: TestScope, start: Deadline)] = [:]
         var hanging: Set<ObjectIdentifier> = []
@@ -25,6 +27,7 @@ final class TestLimiter: Sendable {
         mutating func endTurn() -> CheckedContinuation<Void, Never>? {
             guard waiting.isEmpty else { return waiting.removeFirst() }
             turnCount -= 1
+            if turnCount == 0 { idleSince = .now }
             return nil
         }
     }
@@ -57,6 +60,7 @@ final class TestLimiter: Sendable {
             let isNext = state.withLock { state in
                 guard state.turnCount >= Self.maximumConcurrency else {
                     state.turnCount += 1
+                    state.idleSince = nil
                     return true
                 }
                 state.waiting.append(continuation)
@@ -91,11 +95,12 @@ final class TestLimiter: Sendable {
     private func endProcessWhenIdle() {
         loop.add(
             Timer(fireDate: .now + Self.gracePeriod) { [self] _ in
-                let (isIdle, tests) = state.withLock { state in
-                    (state.turnCount == 0, state.hanging.compactMap { state.running[$0]?.test.name })
+                let (idleSince, tests) = state.withLock { state in
+                    (state.idleSince, state.hanging.compactMap { state.running[$0]?.test.name })
                 }
                 guard !tests.isEmpty else { return }
-                guard isIdle else { return endProcessWhenIdle() }
+                guard let idleSince, idleSince + Self.gracePeriod <= .now else { return endProcessWhenIdle() }
+                Leftovers.shared?.cancel()
                 write(
                     "Exiting: these tests exceeded their limit and are still running: \(tests.joined(separator: ", "))."
                 )
