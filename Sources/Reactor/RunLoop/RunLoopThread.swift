@@ -31,7 +31,8 @@ public final class RunLoopThread: Sendable {
 
         /// Ends the calling thread's loop.
         func endLoop() {
-            let start = Deadline.now
+            // Not the thread's clock, which stands still in a test with virtual time.
+            let start = ContinuousClock.now
             let isComplete = RunLoop.endCurrent { start.duration(to: .now) < jobTime.withLock { $0 } }
             self.isComplete.set(isComplete)
         }

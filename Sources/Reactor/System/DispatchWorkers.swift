@@ -64,6 +64,11 @@ package enum DispatchWorkers {
         return {
             // The main thread may have a time of its own, even this one.
             let former = currentTimeSource
+            // Without a moment in which no thread has the time: a task elsewhere would read the kernel's.
+            guard former !== source else {
+                work()
+                return source.endWork()
+            }
             former?.leaveThread()
             source.enterThread()
             work()
