@@ -44,7 +44,7 @@ final class Relay {
     }
 
     func begin() throws(Errno) {
-        domain?.note([from.end, from.relayed], areOwn: true)
+        domain?.note([from.clientEnd, from.relayEnd], areOwn: true)
         try watch()
     }
 
@@ -63,7 +63,7 @@ final class Relay {
     private func end() {
         guard !hasEnded else { return }
         hasEnded = true
-        domain?.note([from.end, from.relayed], areOwn: false)
+        domain?.note([from.clientEnd, from.relayEnd], areOwn: false)
         pause()
         pieces = []
         writer?.cancel()
@@ -90,7 +90,8 @@ final class Relay {
 
     private func watch() throws(Errno) {
         guard reader == nil, byteCount < Self.capacity, pieces.last?.bytes.isEmpty != true else { return }
-        let source = DescriptorSource(FileDescriptor(rawValue: from.relayed), for: .readable) { [self] _, _ in
+        let source = DescriptorSource(FileDescriptor(rawValue: from.relayEnd), for: .readable) {
+            [self] _, _ in
             read()
         }
         try RunLoop.current.add(source, forMode: .common)
@@ -101,7 +102,7 @@ final class Relay {
         var bytes: [UInt8] = []
         do throws(Errno) {
             let count = try bytes.append(upTo: 65_536) { [from] (room) throws(Errno) in
-                try SystemCall.receive(from: from.relayed, into: &room) ?? -1
+                try SystemCall.receive(from: from.relayEnd, into: &room) ?? -1
             }
             guard count >= 0 else { return }
         } catch { return reset() }
@@ -140,7 +141,7 @@ final class Relay {
         var count = 0
         do throws(Errno) {
             count = try bytes.withBytes { [to] (bytes) throws(Errno) in
-                try SystemCall.send(bytes.extracting(first: most), to: to.relayed)
+                try SystemCall.send(bytes.extracting(first: most), to: to.relayEnd)
             }
         } catch {
             endSender()
@@ -160,7 +161,7 @@ final class Relay {
     }
 
     private func waitForRoom() {
-        let source = DescriptorSource(FileDescriptor(rawValue: to.relayed), for: .writable) {
+        let source = DescriptorSource(FileDescriptor(rawValue: to.relayEnd), for: .writable) {
             [self] source, _ in
             source.cancel()
             writer = nil
@@ -172,7 +173,7 @@ final class Relay {
 
     /// The sender has ended its output, and everything has arrived.
     private func finish() {
-        _ = shutdown(to.relayed, CInt(SHUT_WR))
+        _ = shutdown(to.relayEnd, CInt(SHUT_WR))
         end()
     }
 

@@ -38,7 +38,7 @@ public final class TestConnection {
         let first = try SocketPair()
         let second: SocketPair
         do throws(Errno) { second = try SocketPair() } catch {
-            first.closeEnd()
+            first.closeClientEnd()
             throw error
         }
         let seed = seed ?? (currentTimeSource as? TimeDomain)?.seed ?? 0
@@ -49,11 +49,12 @@ public final class TestConnection {
         do throws(Errno) {
             for relay in [there, back] { try relay.begin() }
         } catch {
-            for pair in [first, second] { pair.closeEnd() }
+            for pair in [first, second] { pair.closeClientEnd() }
             throw error
         }
         return (
-            TestConnection(first.end, sendingThrough: there), TestConnection(second.end, sendingThrough: back)
+            TestConnection(first.clientEnd, sendingThrough: there),
+            TestConnection(second.clientEnd, sendingThrough: back)
         )
     }
 
@@ -100,8 +101,8 @@ public final class TestConnection {
 
 /// A socket of a client, and the relay's end of it.
 final class SocketPair {
-    let end: CInt
-    let relayed: CInt
+    let clientEnd: CInt
+    let relayEnd: CInt
     private var isOpen = true
 
     init() throws(Errno) {
@@ -112,34 +113,34 @@ final class SocketPair {
                 bytes.bindMemory(to: CInt.self).baseAddress!)
         }
         guard code == 0 else { throw Errno(rawValue: errno) }
-        (end, relayed) = numbers
+        (clientEnd, relayEnd) = numbers
     }
 
     deinit { close() }
 
     /// Closes the client's end, which no stream has got.
-    func closeEnd() { _ = Glibc.close(end) }
+    func closeClientEnd() { _ = Glibc.close(clientEnd) }
 
     /// Closes the relay's end. The client's end reads the end, even while a child that was forked at this moment has a copy.
     func close() {
-        if isOpen { _ = shutdown(relayed, CInt(SHUT_RDWR)) }
-        closeRelayed()
+        if isOpen { _ = shutdown(relayEnd, CInt(SHUT_RDWR)) }
+        closeRelayEnd()
     }
 
-    private func closeRelayed() {
+    private func closeRelayEnd() {
         guard isOpen else { return }
         isOpen = false
-        _ = Glibc.close(relayed)
+        _ = Glibc.close(relayEnd)
     }
 
     /// Closes the relay's end, so that the client's end fails.
     func reset() {
         guard isOpen else { return }
         // The client may have closed its end, whose number may be another descriptor's by now.
-        var state = pollfd(fd: relayed, events: 0, revents: 0)
+        var state = pollfd(fd: relayEnd, events: 0, revents: 0)
         let isHungUp = unsafe poll(&state, 1, 0) > 0 && state.revents & Int16(POLLHUP) != 0
         // The kernel resets a connection when an end is closed that has not read everything.
-        if !isHungUp { _ = unsafe Glibc.send(end, "x", 1, CInt(MSG_NOSIGNAL)) }
-        closeRelayed()
+        if !isHungUp { _ = unsafe Glibc.send(clientEnd, "x", 1, CInt(MSG_NOSIGNAL)) }
+        closeRelayEnd()
     }
 }
