@@ -17,7 +17,7 @@ __attribute__((constructor)) static void read_environment(void) {
 }
 
 static _Thread_local uint64_t current_loop, last_poll;
-static _Thread_local void *current_loop_object, *replaced_source;
+static _Thread_local void *current_loop_object, *replaced_clocks;
 static _Thread_local bool had_loop, captures_messages;
 static _Thread_local jmp_buf *error_target;
 static _Thread_local enum { unknown, yes, no } is_main_thread;
@@ -41,8 +41,8 @@ void reactor_forget_loop_in_child(void) {
     is_main_thread = unknown;
 }
 
-void *reactor_replaced_source(void) { return replaced_source; }
-void reactor_replace_source(void *source) { replaced_source = source; }
+void *reactor_replaced_clocks(void) { return replaced_clocks; }
+void reactor_replace_clocks(void *clocks) { replaced_clocks = clocks; }
 
 // Called for every change that another thread makes to the main loop: two system calls, once for each thread.
 bool reactor_is_main_thread(void) {

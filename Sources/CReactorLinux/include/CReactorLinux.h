@@ -38,14 +38,14 @@ static inline void reactor_set_diagnostics(uint32_t switches, bool is_on) {
 
 // MARK: The clocks
 
-/// What replaces the calling thread's time; NULL for the kernel's.
-void *reactor_replaced_source(void);
-void reactor_replace_source(void *source);
-static inline void *reactor_time_source(void) {
-    return reactor_diagnostics_switches() & REACTOR_TIME_IS_REPLACED ? reactor_replaced_source() : NULL;
+/// The clocks that replace the calling thread's, an object of Swift's; NULL for the kernel's.
+void *reactor_replaced_clocks(void);
+void reactor_replace_clocks(void *clocks);
+static inline void *reactor_thread_clocks(void) {
+    return reactor_diagnostics_switches() & REACTOR_TIME_IS_REPLACED ? reactor_replaced_clocks() : NULL;
 }
 /// In Swift: the time of one of its clocks.
-int64_t reactor_replaced_nanoseconds(void *source, clockid_t clock) __attribute__((weak));
+int64_t reactor_replaced_nanoseconds(void *clocks, clockid_t clock) __attribute__((weak));
 
 /// The kernel's time in nanoseconds.
 static inline int64_t reactor_kernel_nanoseconds(clockid_t clock) {
@@ -56,8 +56,8 @@ static inline int64_t reactor_kernel_nanoseconds(clockid_t clock) {
 
 /// The calling thread's time in nanoseconds.
 static inline int64_t reactor_clock_nanoseconds(clockid_t clock) {
-    void *source = reactor_time_source();
-    return __builtin_expect(source != NULL, 0) ? reactor_replaced_nanoseconds(source, clock)
+    void *clocks = reactor_thread_clocks();
+    return __builtin_expect(clocks != NULL, 0) ? reactor_replaced_nanoseconds(clocks, clock)
                                                : reactor_kernel_nanoseconds(clock);
 }
 

@@ -90,19 +90,19 @@ package final class ReplacedClocks: Sendable {
 
     /// The calling thread's; nil if its time is the kernel's.
     static var current: ReplacedClocks? {
-        guard let pointer = unsafe reactor_time_source() else { return nil }
+        guard let pointer = unsafe reactor_thread_clocks() else { return nil }
         return unsafe CallbackContext.object(pointer)
     }
 
     /// Replaces the calling thread's time until ``leave()``, which is called on the same thread. The thread retains this.
     package func enter(for source: any TimeSource) {
         reference.withLock { $0.source = source }
-        unsafe reactor_replace_source(CallbackContext.retain(self))
+        unsafe reactor_replace_clocks(CallbackContext.retain(self))
         Self.changeThreadCount(by: 1)
     }
 
     package func leave() {
-        reactor_replace_source(nil)
+        reactor_replace_clocks(nil)
         Self.changeThreadCount(by: -1)
         _ = unsafe CallbackContext.take(CallbackContext.address(of: self), as: ReplacedClocks.self)
     }
