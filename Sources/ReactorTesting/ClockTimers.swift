@@ -6,7 +6,7 @@ import SystemPackage
 /// The kernel's timers (timerfd) on the wall clock and on the time since boot, which virtual time fires in the kernel's place:
 /// it makes their descriptors readable.
 struct ClockTimers {
-    private struct KernelTimer {
+    private struct VirtualTimer {
         let clock: CInt
         /// When it fires next, on its clock; `.max` for never.
         var next: Int64
@@ -20,7 +20,7 @@ struct ClockTimers {
         }
     }
 
-    private var timers: [CInt: KernelTimer] = [:]
+    private var timers: [CInt: VirtualTimer] = [:]
 
     func contains(_ descriptor: CInt) -> Bool { timers[descriptor] != nil }
 
@@ -36,7 +36,7 @@ struct ClockTimers {
         _ clocks: borrowing ReplacedClocks
     ) {
         _ = reactor_timerfd_set(descriptor, 0, 0, false)
-        timers[descriptor] = KernelTimer(clock: clock, next: date == 0 ? .max : date, interval: interval)
+        timers[descriptor] = VirtualTimer(clock: clock, next: date == 0 ? .max : date, interval: interval)
         fire(clocks)
     }
 
@@ -77,16 +77,20 @@ struct ClockTimers {
         }
     }
 
-    /// Gives the timers back to the kernel, whose clocks may have another time.
+    /// Gives the timers back to the kernel, whose clocks may have another time. It counts the firings again that were not
+    /// taken.
     mutating func armInKernel(_ clocks: borrowing ReplacedClocks) {
-        for (descriptor, timer) in timers where timer.firingCount == 0 && !timer.clockWasSet {
+        for (descriptor, timer) in timers {
             let isWallClock = timer.clock == CLOCK_REALTIME
-            let lead =
-                isWallClock ? 0 : clocks.now + clocks.lead(of: timer.clock) - kernelTime(of: timer.clock)
-            let never: Int64 = isWallClock ? .max : 0
-            _ = reactor_timerfd_set(
-                descriptor, timer.next == .max ? never : max(1, timer.next - lead), timer.interval,
-                isWallClock)
+            var date: Int64 = isWallClock ? .max : 0
+            if timer.next != .max {
+                let lead =
+                    isWallClock ? 0 : clocks.now + clocks.lead(of: timer.clock) - kernelTime(of: timer.clock)
+                date = max(1, timer.next - Int64(timer.firingCount) * timer.interval - lead)
+            } else if timer.firingCount > 0 {
+                continue  // The last firing: its descriptor stays readable.
+            }
+            _ = reactor_timerfd_set(descriptor, date, timer.interval, isWallClock)
         }
         timers = [:]
     }

@@ -15,9 +15,7 @@ final class TimeDomain: TimeSource {
     private let threads = Mutex<[String: any AnyObject & Sendable]>([:])
 
     private struct State {
-        var loops: [ObjectIdentifier: WaitingLoop] = [:]
-        /// The loops that have not waited yet, or not since the clock has jumped to a date of theirs.
-        var busyLoops: Set<ObjectIdentifier> = []
+        var loops = DomainLoops()
         /// How much works elsewhere for the loops, such as a hand-off.
         var workCount = 0
         /// How many threads wait without their loops: the clock runs.
@@ -25,39 +23,24 @@ final class TimeDomain: TimeSource {
         /// Whether the test is over: threads that it has started, and that still run, wait in the kernel's time.
         var hasEnded = false
         /// Whether something else works, such as a child process.
-        var isWorking: [@Sendable () -> Bool] = []
+        var workChecks: [@Sendable () -> Bool] = []
         var clockTimers = ClockTimers()
         /// Descriptors that only code of the same threads makes ready, and at once, with their files: a number may be
         /// another file's by now.
         var ownDescriptors: [CInt: UInt64] = [:]
         /// Decides on the order of what is ready at once; nil for the order of the kernel.
         var seed: UInt64?
-        /// For each loop, so that the order does not depend on which thread comes first.
+        /// One for each loop, so that the order does not depend on which thread comes first.
         var generators: [ObjectIdentifier: SeededGenerator] = [:]
+        /// How many loops have begun.
+        var loopCount: UInt64 = 0
         /// How many nested calls wait until nothing is scheduled, and whether that has come.
         var idleWaitCount = 0
         var isIdle = false
-
-        /// Whether all loops but `current`, the calling thread's, wait.
-        func isWaiting(besides current: RunLoop) -> Bool {
-            busyLoops.subtracting([ObjectIdentifier(current)]).isEmpty
-                && loops.values.allSatisfy { $0.loop === current || $0.isWaiting }
-        }
     }
 
     /// Whether all loops but that of the calling thread wait.
-    var othersWait: Bool { state.withLock { $0.isWaiting(besides: loop) } }
-
-    /// A loop, as it was when it last began to wait.
-    private struct WaitingLoop: Sendable {
-        let loop: RunLoop
-        let wait: LoopWait
-        let date: Int64
-        let passCount: Int
-
-        /// Whether it still waits.
-        var isWaiting: Bool { loop.isAsleep && loop.passCount == passCount }
-    }
+    var othersWait: Bool { state.withLock { $0.loops.isWaiting(besides: loop) } }
 
     /// How long peers and tasks have, in milliseconds of real time, to make the loop busy before the clock jumps.
     private static let quietPeriod = 20
@@ -126,23 +109,33 @@ final class TimeDomain: TimeSource {
     func loopBegan(_ loop: AnyObject) {
         clocks.enter(loop)
         let key = ObjectIdentifier(loop)
-        state.withLock { _ = $0.busyLoops.insert(key) }
+        state.withLock { state in
+            state.loops.setBusy(key)
+            if let seed = state.seed {
+                state.generators[key] = SeededGenerator(seed: seed &+ state.loopCount)
+            }
+            state.loopCount += 1
+        }
     }
 
     func loopEnded(_ loop: AnyObject) {
         clocks.leave(loop)
         let key = ObjectIdentifier(loop)
-        state.withLock { state in
-            state.busyLoops.remove(key)
-            state.loops[key] = nil
+        wakeLoops { state in
+            state.loops.remove(key)
             state.generators[key] = nil
         }
-        wakeLoops()
     }
 
-    /// Lets the loops decide again how to wait.
-    private func wakeLoops() {
-        for loop in state.withLock({ $0.loops.values.map(\.loop) }) { loop.wakeUp() }
+    /// Changes the state, and lets the loops that wait decide again how to.
+    private func wakeLoops(after change: (inout State) -> Void) {
+        let loops = state.withLock { state in
+            // Before, because a wait that the change ends may not have set its timer yet, and would set it after that.
+            let loops = state.loops.waiting.values.map(\.loop)
+            change(&state)
+            return loops
+        }
+        for loop in loops { loop.wakeUp() }
     }
 
     func thread<Thread: AnyObject & Sendable>(
@@ -159,70 +152,82 @@ final class TimeDomain: TimeSource {
     // MARK: Waiting
 
     func willWait(until date: Int64, _ wait: LoopWait) -> Int64 {
-        let loop = RunLoop.current
-        let hasEnded = state.withLock { state in
-            guard !state.hasEnded else { return true }
+        let current = DomainLoops.Waiting(loop: .current, wait: wait, date: date)
+        let number = state.withLock { state in
             stopClock(state)
-            state.busyLoops.remove(ObjectIdentifier(loop))
-            state.loops[ObjectIdentifier(loop)] = WaitingLoop(
-                loop: loop, wait: wait, date: date, passCount: loop.passCount)
-            return false
+            return state.loops.begin(current)
         }
-        if hasEnded { return date == .max ? .max : Deadline(uptimeNanoseconds: date).kernelNanoseconds }
-        let step = nextStep(after: loop)
-        switch step {
-        case .none: return .max
-        case .run(let end):
-            clocks.run()
-            return Deadline(uptimeNanoseconds: end).kernelNanoseconds
-        case .jump, .idle:
-            guard isQuiet(), nextStep(after: loop) == step else { return .max }
-        }
-        if case .jump(let end) = step {
-            jump(to: end)
-            return date <= end ? .min : .max
-        }
-        let isAwaited = state.withLock { state in
-            state.isIdle = state.idleWaitCount > 0
-            return state.isIdle
-        }
-        guard isAwaited else { return .max }
-        self.loop.stop()
-        return loop === self.loop ? .min : .max
-    }
-
-    /// What happens to the clock.
-    private enum Step: Equatable {
-        /// Nothing: another loop is busy, and will decide when it waits.
-        case none
-        /// It jumps.
-        case jump(Int64)
-        /// Nothing, as nothing is scheduled.
-        case idle
-        /// It runs as the kernel's does, until this time at most, because something works elsewhere.
-        case run(Int64)
-    }
-
-    private func nextStep(after current: RunLoop) -> Step {
-        state.withLock { state in
-            let now = clocks.now
-            let loopDate = state.loops.values.reduce(.max) { min($0, $1.date) }
-            if state.blockedCount > 0 { return .run(loopDate) }
-            guard state.isWaiting(besides: current) else { return .none }
-            let date = min(loopDate, state.clockTimers.nextDate(clocks))
-            state.isWorking.removeAll { !$0() }
-            if !state.isWorking.isEmpty {
-                // No loop may be watching for the end of the work.
-                return .run(min(date, now + Int64(Self.quietPeriod) * 1_000_000))
+        var hasBeenQuiet = false
+        while true {
+            switch state.withLock({ takeStep(&$0, current, number, hasBeenQuiet) }) {
+            case .wait(let end): return end
+            case .becomeQuiet:
+                // The loop that has something ready decides when it waits again.
+                guard isQuiet() else { return .max }
+                hasBeenQuiet = true
+            case .stop:
+                loop.stop()
+                return loop === current.loop ? .min : .max
             }
-            if state.workCount > 0 { return .run(date) }
-            return date == .max ? .idle : .jump(max(date, now))
         }
+    }
+
+    /// What a loop does that is about to wait.
+    private enum Step {
+        /// It waits until this time of the kernel: `.min` for not at all, `.max` for until something wakes it.
+        case wait(until: Int64)
+        /// It looks whether anything becomes ready, and decides again.
+        case becomeQuiet
+        /// It ends ``VirtualTime/runUntilIdle(inMode:)``.
+        case stop
+    }
+
+    /// Decides what happens to the clock, and does it before the lock is released: after that other threads may move the
+    /// clock, begin work or end the test.
+    private func takeStep(
+        _ state: inout State, _ current: DomainLoops.Waiting, _ number: Int, _ hasBeenQuiet: Bool
+    ) -> Step {
+        guard !state.hasEnded else { return run(until: current.date) }
+        serveDates(&state, current.loop)
+        if state.loops.isBusy(current.loop) { return .wait(until: .min) }
+        let date = min(state.loops.nextDate, state.clockTimers.nextDate(clocks))
+        if state.blockedCount > 0 { return run(until: date) }
+        guard number == state.loops.waitCount, state.loops.isWaiting() else { return .wait(until: .max) }
+        state.workChecks.removeAll { !$0() }
+        if !state.workChecks.isEmpty {
+            // No loop may be watching for the end of the work.
+            return run(until: min(date, clocks.now + Int64(Self.quietPeriod) * 1_000_000))
+        }
+        if state.workCount > 0 { return run(until: date) }
+        guard hasBeenQuiet else { return .becomeQuiet }
+        if date != .max { return jump(to: date, &state, current.loop) }
+        state.isIdle = state.idleWaitCount > 0
+        return state.isIdle ? .stop : .wait(until: .max)
+    }
+
+    /// Lets the clock run as the kernel's does.
+    private func run(until date: Int64) -> Step {
+        clocks.run()
+        return .wait(until: Deadline(uptimeNanoseconds: date).kernelNanoseconds)
+    }
+
+    private func jump(to date: Int64, _ state: inout State, _ current: RunLoop) -> Step {
+        clocks.stop(at: date)
+        serveDates(&state, current)
+        if state.loops.isBusy(current) { return .wait(until: .min) }
+        // If all loops wait still, it was the date of a clock timer, which may be in no loop.
+        return state.loops.isWaiting() ? .becomeQuiet : .wait(until: .max)
+    }
+
+    /// Ends the waits whose dates have come, and fires the clock timers.
+    private func serveDates(_ state: inout State, _ current: RunLoop? = nil) {
+        state.loops.endWaits(by: clocks.now, of: current)
+        state.clockTimers.fire(clocks)
     }
 
     /// Whether nothing is ready, and nothing becomes ready while peers and tasks have time for it.
     private func isQuiet() -> Bool {
-        let loops = state.withLock { Array($0.loops.values) }
+        let loops = state.withLock { Array($0.loops.waiting.values) }
         let period = loops.contains(where: hasPeers) ? Self.quietPeriod : 0
         let pool = loops.contains { $0.loop.hasExecutors } ? PoolProbe() : nil
         var milliseconds = 0
@@ -237,7 +242,7 @@ final class TimeDomain: TimeSource {
 
     /// Whether a loop waits for something that other code may make ready: a descriptor, or a task, which may be in the
     /// concurrency pool for a moment.
-    private func hasPeers(_ loop: WaitingLoop) -> Bool {
+    private func hasPeers(_ loop: DomainLoops.Waiting) -> Bool {
         if loop.loop.hasExecutors { return true }
         return state.withLock { state in
             loop.wait.descriptors.contains {
@@ -247,21 +252,13 @@ final class TimeDomain: TimeSource {
         }
     }
 
-    private func jump(to date: Int64) {
-        let current = RunLoop.current
-        state.withLock { state in
-            clocks.stop(at: date)
-            for (key, loop) in state.loops where loop.date <= date && loop.loop !== current {
-                state.busyLoops.insert(key)
-                loop.wait.end()
-            }
-            state.clockTimers.fire(clocks)
-        }
-    }
-
     /// Moves the clock without running the calling thread's loop.
-    func pass(_ duration: Duration) {
-        jump(to: (Deadline(uptimeNanoseconds: clocks.now) + duration).uptimeNanoseconds)
+    func skip(_ duration: Duration) {
+        wakeLoops { state in
+            guard !state.hasEnded else { return }
+            clocks.skip(duration.wholeNanoseconds)
+            serveDates(&state)
+        }
     }
 
     /// Stops the loop when nothing is scheduled, until ``endStoppingWhenIdle()``.
@@ -272,7 +269,13 @@ final class TimeDomain: TimeSource {
         }
     }
 
-    func endStoppingWhenIdle() { state.withLock { $0.idleWaitCount -= 1 } }
+    func endStoppingWhenIdle() {
+        state.withLock { state in
+            state.idleWaitCount -= 1
+            // What a callback schedules after a nested call keeps the outer one.
+            state.isIdle = false
+        }
+    }
 
     var hasBecomeIdle: Bool { state.withLock { $0.isIdle } }
 
@@ -293,32 +296,36 @@ final class TimeDomain: TimeSource {
     func order(of count: Int) -> [Int] {
         let key = ObjectIdentifier(RunLoop.current)
         return state.withLock { state in
-            guard let seed = state.seed else { return Array(0..<count) }
-            let first = SeededGenerator(seed: seed &+ UInt64(state.generators.count))
-            return (0..<count).shuffled(using: &state.generators[key, default: first])
+            guard var generator = state.generators[key] else { return Array(0..<count) }
+            defer { state.generators[key] = generator }
+            return (0..<count).shuffled(using: &generator)
         }
     }
 
     // MARK: Work elsewhere
 
     func beginBlocking() {
-        state.withLock { state in
+        // They wait in real time meanwhile.
+        wakeLoops { state in
             state.blockedCount += 1
             clocks.run()
         }
-        // They wait in real time meanwhile.
-        wakeLoops()
     }
 
     func endBlocking() {
-        state.withLock { state in
+        wakeLoops { state in
             state.blockedCount -= 1
             stopClock(state)
         }
-        wakeLoops()
     }
 
-    func didWait() { state.withLock { stopClock($0) } }
+    func didWait() {
+        let key = ObjectIdentifier(RunLoop.current)
+        state.withLock { state in
+            state.loops.setBusy(key)
+            stopClock(state)
+        }
+    }
 
     /// While code runs the clock stands still, unless a thread is blocked.
     private func stopClock(_ state: borrowing State) {
@@ -328,15 +335,14 @@ final class TimeDomain: TimeSource {
     func beginWork() { state.withLock { $0.workCount += 1 } }
 
     func endWork() {
-        state.withLock { state in
+        wakeLoops { state in
             state.workCount -= 1
             if state.workCount == 0 { stopClock(state) }
         }
-        wakeLoops()
     }
 
     func noteWork(while isRunning: @escaping @Sendable () -> Bool) {
-        state.withLock { $0.isWorking.append(isRunning) }
+        state.withLock { $0.workChecks.append(isRunning) }
     }
 
     // MARK: The wall clock and the time since boot
@@ -352,16 +358,20 @@ final class TimeDomain: TimeSource {
     }
 
     func setWallClock(to date: Duration) {
-        clocks.setLead(of: CLOCK_REALTIME, to: date.wholeNanoseconds - clocks.now)
-        state.withLock { $0.clockTimers.noteClockSet(clocks) }
+        wakeLoops { state in
+            clocks.setLead(of: CLOCK_REALTIME, to: date.wholeNanoseconds - clocks.now)
+            state.clockTimers.noteClockSet(clocks)
+        }
     }
 
     func suspend(for duration: Duration) {
-        for clock in [CLOCK_REALTIME, CLOCK_BOOTTIME] {
-            clocks.setLead(of: clock, to: clocks.lead(of: clock) + duration.wholeNanoseconds)
+        wakeLoops { state in
+            for clock in [CLOCK_REALTIME, CLOCK_BOOTTIME] {
+                clocks.setLead(of: clock, to: clocks.lead(of: clock) + duration.wholeNanoseconds)
+            }
+            // The kernel says so after a suspension, too.
+            state.clockTimers.noteClockSet(clocks)
         }
-        // The kernel says so after a suspension, too.
-        state.withLock { $0.clockTimers.noteClockSet(clocks) }
     }
 }
 

@@ -62,15 +62,17 @@ public final class VirtualTime: Sendable {
 
     /// Moves the clock by `duration`, and meanwhile runs the loop: timers fire at their dates, in order, and descriptors
     /// are served in between. Then, at the last date, the loop runs until nothing is due or ready, for at most 10,000 passes.
-    /// A callback that stops the loop does not end this.
+    /// While another thread's loop is busy it waits for that, without a limit. A callback that stops the loop does not end
+    /// this.
     ///
     /// - Parameters:
     ///   - duration: How far: not negative. Zero serves what is due or ready now.
-    ///   - mode: The mode to run the loop in.
+    ///   - mode: The mode to run the loop in; not `RunLoop.Mode.common`.
     /// - Precondition: Called on the thread of `withVirtualTime`.
     @available(*, noasync, message: "await advance(by:)")
     public func advance(by duration: Duration, inMode mode: RunLoop.Mode = .default) {
         precondition(duration >= .zero, "VirtualTime.advance(by:) cannot move the clock back.")
+        Self.requireOneMode(mode)
         let end = now + duration
         // In an empty mode the loop would not wait.
         let last = Timer(fireDate: end) { _ in }
@@ -104,17 +106,18 @@ public final class VirtualTime: Sendable {
     /// The loops of other threads with this time serve what is due for them. May be called from any of these threads.
     public func block(for duration: Duration) {
         precondition(duration >= .zero, "VirtualTime.block(for:) cannot move the clock back.")
-        domain.pass(duration)
+        domain.skip(duration)
     }
 
     /// Runs the loop until nothing is ready, and nothing is scheduled. The clock moves to the last timer's date.
     ///
     /// Does not return while there is a repeating timer.
     ///
-    /// - Parameter mode: The mode to run the loop in.
+    /// - Parameter mode: The mode to run the loop in; not `RunLoop.Mode.common`.
     /// - Precondition: Called on the thread of `withVirtualTime`.
     @available(*, noasync, message: "await the work itself")
     public func runUntilIdle(inMode mode: RunLoop.Mode = .default) {
+        Self.requireOneMode(mode)
         // An empty mode would not run.
         let source = RunLoop.Source {}
         domain.loop.add(source, forMode: mode)
@@ -122,6 +125,13 @@ public final class VirtualTime: Sendable {
         domain.beginStoppingWhenIdle()
         while !domain.hasBecomeIdle { domain.loop.run(in: mode) }
         domain.endStoppingWhenIdle()
+    }
+
+    /// A run in the common modes would return at once.
+    private static func requireOneMode(_ mode: RunLoop.Mode) {
+        precondition(
+            mode != .common,
+            "VirtualTime cannot run the loop in RunLoop.Mode.common: name one of the common modes.")
     }
 
     /// Lets the clock run in real time while the loops wait, instead of jumping, until the result is released or its

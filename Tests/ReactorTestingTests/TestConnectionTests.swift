@@ -123,7 +123,11 @@ import Testing
 @Suite(.runLoop) struct SeedTests {
     /// The order in which four streams are served that are ready at once, on a new loop: closed connections of an earlier
     /// order would be ready, too.
-    private func order(_ seed: UInt64) throws -> [Int] {
+    private func order(
+        _ seed: UInt64, _ run: @escaping @Sendable (VirtualTime) -> Void = { $0.runUntilIdle() }
+    ) throws
+        -> [Int]
+    {
         try onAThread {
             try withVirtualTime(seed: seed) { time in
                 let pairs = try (0..<4).map { _ in try Ends.pair() }
@@ -131,7 +135,7 @@ import Testing
                 var order: [Int] = []
                 for (index, pair) in pairs.enumerated() { pair.1.onBytes = { order.append(index) } }
                 for pair in pairs { pair.0.write("x") }
-                time.runUntilIdle()
+                run(time)
                 return order
             }
         }
@@ -145,6 +149,43 @@ import Testing
         let orders = Set(try (0..<UInt64(20)).map { try order($0) })
         #expect(orders.count > 5)
         #expect(orders.allSatisfy { $0.sorted() == [0, 1, 2, 3] })
+    }
+
+    @Test func `seeds decide on the order in passes that do not wait, too`() throws {
+        let orders = Set(try (0..<UInt64(20)).map { try order($0) { $0.advance(by: .zero) } })
+        #expect(orders.count > 5)
+        #expect(orders.allSatisfy { $0.sorted() == [0, 1, 2, 3] })
+    }
+
+    /// The orders in which the loops of two threads serve four pipes that are ready at once, one loop after the other.
+    private func orders(_ seed: UInt64, beginningWith first: Int) throws -> [[Int]] {
+        try onAThread {
+            let pipes = try (0..<4).map { _ in try TestPipe("x") }
+            return try withVirtualTime(seed: seed) { _ in
+                let threads = try (0..<2).map { try RunLoopThread(name: "worker \($0)") }
+                let orders = Shared([[Int]](repeating: [], count: 2))
+                for number in [first, 1 - first] {
+                    threads[number].runLoop.perform {
+                        for (index, pipe) in pipes.enumerated() {
+                            let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
+                                source.cancel()
+                                orders.update { $0[number].append(index) }
+                            }
+                            try? RunLoop.current.add(source, forMode: .default)
+                        }
+                    }
+                    orders.wait { $0[number].count == 4 ? () : nil }
+                }
+                for thread in threads { thread.stop() }
+                return orders.value
+            }
+        }
+    }
+
+    @Test func `a loop's order does not depend on which thread comes first`() throws {
+        for seed in 0..<UInt64(5) {
+            #expect(try orders(seed, beginningWith: 0) == orders(seed, beginningWith: 1))
+        }
     }
 }
 

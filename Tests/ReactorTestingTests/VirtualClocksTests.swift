@@ -1,4 +1,5 @@
 import Reactor
+import ReactorTestSupport
 import ReactorTesting
 import Testing
 
@@ -38,5 +39,51 @@ import Testing
             #expect(fired == ["boot time", "timer"])
             boot.cancel()
         }
+    }
+
+    @Test func `the clock passes the date of a clock timer that is in no loop`() throws {
+        try withVirtualTime { time in
+            let (loop, clock) = (RunLoop.current, ClockTimer.Clock.bootTime)
+            let timer = try ClockTimer(clock, at: clock.now + .seconds(1)) { _, _ in }
+            Timer.scheduled(after: .seconds(2)) { _ in loop.stop() }
+            #expect(loop.run(in: .default) == .stopped)
+            timer.cancel()
+        }
+    }
+
+    // MARK: Clock timers that fire after virtual time
+
+    @Test func `a repeating timer goes on after virtual time that ends before its firings are served`() throws
+    {
+        let (loop, clock) = (RunLoop.current, ClockTimer.Clock.bootTime)
+        var counts: [Int] = []
+        let timer = try withVirtualTime { time in
+            let timer = try ClockTimer(clock, at: clock.now + .seconds(1), every: .milliseconds(1)) {
+                _, event in
+                if case .fired(let count) = event { counts.append(count) }
+            }
+            time.block(for: .seconds(2))
+            return timer
+        }
+        try loop.add(timer, forMode: .default)
+        while counts.count < 2 { loop.run(in: .default, returnAfterSourceHandled: true) }
+        #expect(counts[0] >= 1001)
+        timer.cancel()
+    }
+
+    @Test func `a timer does not fire because virtual time ends after its clock was set`() throws {
+        let (loop, clock) = (RunLoop.current, ClockTimer.Clock.wallClock)
+        var events: [ClockTimer.Event] = []
+        let timer = try withVirtualTime { time in
+            let timer = try ClockTimer(clock, at: clock.now + .seconds(3600)) { _, event in
+                events.append(event)
+            }
+            time.wallClock += .seconds(60)
+            return timer
+        }
+        try loop.add(timer, forMode: .default)
+        loop.poll()
+        #expect(events == [])
+        timer.cancel()
     }
 }

@@ -136,6 +136,16 @@ import Testing
     @Test(arguments: ["a peer", "a child process", "another thread"])
     func `the clock does not jump while the loop waits for what works elsewhere`(worker: String) throws {
         let (pipe, lines) = (try TestPipe(), try TemporaryFile(String(repeating: "\n", count: 200_000)))
+        // Not started inside, as that may take longer than the clock waits for a peer.
+        let isAwaited = Countdown(1)
+        let peer = try JoinableThread(name: "peer") {
+            isAwaited.wait()
+            pipe.put()
+        }
+        defer {
+            isAwaited.count()
+            peer.join()
+        }
         try withVirtualTime { time in
             let (start, loop) = (time.now, RunLoop.current)
             Timer.scheduled(after: .seconds(60)) { _ in loop.stop() }
@@ -143,7 +153,7 @@ import Testing
             case "a peer":
                 let source = DescriptorSource(pipe.readEnd, for: .readable) { _, _ in loop.stop() }
                 try loop.add(source, forMode: .default)
-                _ = try JoinableThread(name: "peer") { pipe.put() }
+                isAwaited.count()
             case "a child process":
                 let child = try ChildProcess.spawn(.init("sleep", ["0.1"])).process
                 try loop.add(ProcessSource(child) { _, _ in loop.stop() }, forMode: .default)
@@ -166,6 +176,7 @@ import Testing
             Timer.scheduled(after: .seconds(3600)) { _ in loop.stop() }
             let thread = try JoinableThread(name: "holder") {
                 waitUntil { loop.isWaiting }
+                #expect(time.now < start + .seconds(3600))
                 hold.end()
             }
             #expect(loop.run(in: .default) == .stopped)
@@ -176,8 +187,9 @@ import Testing
 
     @Test func `a blocking call lets the clock run`() throws {
         try withVirtualTime { time in
-            let child = try ChildProcess.spawn(.init("sleep", ["100"])).process
+            let (start, child) = (time.now, try ChildProcess.spawn(.init("sleep", ["100"])).process)
             #expect(child.wait(until: .now + .milliseconds(10)) == nil)
+            #expect(time.now >= start + .milliseconds(10))
             try child.send(.kill)
             #expect(child.wait() != nil)
         }
@@ -273,6 +285,19 @@ import Testing
         }
     }
 
+    @Test func `a run until idle serves what a callback schedules after a nested one`() {
+        withVirtualTime { time in
+            var hasFired = false
+            Timer.scheduled(after: .seconds(1)) { _ in
+                time.runUntilIdle()
+                Timer.scheduled(after: .seconds(1)) { _ in hasFired = true }
+                RunLoop.current.stop()
+            }
+            time.runUntilIdle()
+            #expect(hasFired)
+        }
+    }
+
     @Test func `after a hold the clock stands still while code runs`() {
         withVirtualTime { time in
             let hold = time.hold()
@@ -351,17 +376,21 @@ import Testing
 
     // MARK: Misuse
 
-    @Test(arguments: ["backwards", "nested", "a negative count"])
+    @Test(arguments: ["backwards", "nested", "a negative count", "common modes", "idle in common modes"])
     func `misuse traps with a message`(kind: String) async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             [kind] in
             switch kind {
             case "backwards": try onAThread { withVirtualTime { $0.advance(by: .seconds(-1)) } }
             case "nested": try onAThread { withVirtualTime { _ in withVirtualTime { _ in } } }
+            case "common modes": try onAThread { withVirtualTime { $0.advance(by: .zero, inMode: .common) } }
+            case "idle in common modes":
+                try onAThread { withVirtualTime { $0.runUntilIdle(inMode: .common) } }
             default: try TestConnection.pair().0.close(afterBytes: -1)
             }
         }
-        let word = ["backwards": "back", "nested": "already", "a negative count": "negative"][kind]!
+        let words = ["backwards": "back", "nested": "already", "a negative count": "negative"]
+        let word = words[kind] ?? "name one of the common modes"
         #expect(result.message.contains(word), "\(result.message)")
     }
 }

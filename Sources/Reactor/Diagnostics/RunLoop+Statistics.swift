@@ -129,9 +129,6 @@ extension RunLoop {
     /// Whether tasks may have jobs for the loop.
     package var hasExecutors: Bool { executors.withLock { !$0.isEmpty } }
 
-    /// How many passes the loop has begun.
-    package var passCount: Int { inbox.meter.passes.value }
-
     private var pending: Statistics.Pending {
         let inbox = inbox.pendingCounts
         let jobs = executors.withLock { $0.reduce(0) { $0 + $1.queuedCount } }

@@ -52,6 +52,14 @@ final class Poller {
             waker.setTimer(time)
             return true
         }
+        // Not in libevent, which would take what is ready before the time source knows of the end.
+        if beginWait(until: time, source) { base.epoll.wait() }
+        source.didWait()
+        return false
+    }
+
+    /// Asks the time source how to wait, and returns whether there is time to wait.
+    private func beginWait(until time: Int64, _ source: any TimeSource) -> Bool {
         // First, as another thread may end the wait from now on.
         waker.unsetTimer()
         let wait = LoopWait(
@@ -66,8 +74,13 @@ final class Poller {
     /// Makes the next wait ask the time source again.
     func forgetTimer() { waker.forgetTimer() }
 
-    /// Sets the timer of a wait that another event loop makes; see ``nest(in:)``.
-    func setTimerOfHost(_ time: Int64) { if !waker.isSet(to: time) { _ = setTimer(time) } }
+    /// Sets the timer of a wait that another event loop makes, and returns whether there is time to wait; see ``nest(in:)``.
+    func setTimerOfHost(_ time: Int64) -> Bool {
+        if waker.isSet(to: time) { return true }
+        if let source = currentTimeSource { return beginWait(until: time, source) }
+        waker.setTimer(time)
+        return true
+    }
 
     /// Makes `outer`, an epoll(7), readable while a poll would record something.
     func nest(in outer: borrowing OwnedDescriptor) throws(Errno) { try base.epoll.nest(in: outer) }
@@ -180,6 +193,13 @@ final class Epoll: Sendable {
 
     /// Whether a wait would end at once.
     var isReady: Bool { number.withLock { SystemCall.isReadable($0) } }
+
+    /// Waits until something is ready, and leaves it to the next wait. Called on the loop's thread, which closes the epoll.
+    func wait() {
+        let request = pollfd(fd: number.withLock { $0 }, events: Int16(POLLIN), revents: 0)
+        var requests: [1 of pollfd] = [request]
+        try? SystemCall.poll(&requests, timeout: -1)
+    }
 
     func unnest(from outer: borrowing OwnedDescriptor) {
         let outer = outer.number

@@ -114,6 +114,7 @@ extension RunLoop {
             let core = requireCurrent("RunLoop.Hosting.dispatch()")
             prepare()
             guard let wait = wait.take() else { return false }
+            currentTimeSource?.didWait()
             var isStopped = false
             callHandlers {
                 if case .until = wait {
@@ -185,6 +186,7 @@ extension RunLoop {
         /// Ends the wait of the host, because the loop's own thread runs the loop, or ends it.
         func suspend() {
             guard case .until = wait.take() else { return }
+            currentTimeSource?.didWait()
             resumeCall()
             loop.inbox.endSleep()
             loop.inbox.setWaiting(false)
@@ -243,10 +245,8 @@ extension RunLoop {
                     wait = core.beginWait(running, until: handled ? .min : .max, unlessEmptied: false)
                 }
             } while next != nil && calls == 1 && !isInNestedRun && !isEnding
-            if case .until(let time) = wait, time != .min {
-                running.own.setTimerOfHost(time)
-            } else {
-                wakeHost()
+            guard case .until(let time) = wait, time != .min, running.own.setTimerOfHost(time) else {
+                return wakeHost()
             }
         }
 

@@ -110,7 +110,7 @@ extension ModeState {
     @inline(__always)
     func poll(until time: Int64) { usePoller { $0.poll(until: time) } }
 
-    func setTimerOfHost(_ time: Int64) { usePoller { $0.setTimerOfHost(time) } }
+    func setTimerOfHost(_ time: Int64) -> Bool { usePoller { $0.setTimerOfHost(time) } }
 
     /// Retains nothing. Proof: a mode keeps its poller until the loop ends.
     @inline(__always)

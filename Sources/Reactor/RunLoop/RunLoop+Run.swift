@@ -198,10 +198,12 @@ extension RunLoop.Core {
     func endWait(_ wait: Wait, _ mode: RunLoop.RunningMode) {
         switch wait {
         case .skipped: break
-        case .polling: mode.own.poll(until: .min)
+        case .polling:
+            mode.own.poll(until: .min)
+            if LoopDiagnostics.isAnyOn { permuteReady(mode) }
         case .until(let time):
             mode.own.poll(until: time)
-            if time != .min { countWakeUp(mode) }
+            if time != .min { countWakeUp(mode) } else if LoopDiagnostics.isAnyOn { permuteReady(mode) }
             inbox.endSleep()
             inbox.setWaiting(false)
             notify(.afterWaiting, mode)
@@ -225,10 +227,15 @@ extension RunLoop.Core {
     @inline(never)
     private func noteWakeUp(_ mode: RunLoop.RunningMode, byThread: Bool) {
         if LoopDiagnostics.isMeasuring { meter.noteWakeUp(byThread: byThread) }
-        guard let source = currentTimeSource else { return }
-        source.didWait()
-        mode.ready.permute(source.order)
+        guard currentTimeSource != nil else { return }
+        permuteReady(mode)
         mode.own.poller?.forgetTimer()
+    }
+
+    /// Puts what is ready in the order that a test's seed decides on.
+    @inline(never)
+    private func permuteReady(_ mode: RunLoop.RunningMode) {
+        if let source = currentTimeSource { mode.ready.permute(source.order) }
     }
 
     /// Until when the kernel may wait: the limit or the first timer, whichever is earlier; `.min` if that has passed.

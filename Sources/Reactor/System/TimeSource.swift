@@ -21,7 +21,8 @@ package protocol TimeSource: AnyObject, Sendable {
     /// - Returns: When the kernel ends the wait, on its clock; `.min` for at once, `.max` for never.
     func willWait(until time: Int64, _ wait: LoopWait) -> Int64
 
-    /// The calling thread's loop has waited.
+    /// The calling thread's loop has waited. Called before the loop takes from the kernel what is ready: so either the loop
+    /// is ready, or it is known not to wait.
     func didWait()
 
     /// The order in which to serve `count` items that have become ready at the same time: a permutation of their numbers.
@@ -138,6 +139,13 @@ package final class ReplacedClocks: Sendable {
 
     /// Lets the monotonic clock stand still at `time`.
     package func stop(at time: Int64) { stoppedAt.store(time, ordering: .sequentiallyConsistent) }
+
+    /// Moves the monotonic clock on, whether it stands still or runs.
+    package func skip(_ nanoseconds: Int64) {
+        let time = stoppedAt.load(ordering: .sequentiallyConsistent)
+        if time != 0 { return stop(at: time.addingSaturated(nanoseconds)) }
+        running.store(offset.addingSaturated(nanoseconds), ordering: .sequentiallyConsistent)
+    }
 
     /// Lets the monotonic clock run on from the time at which it stands.
     package func run() {
