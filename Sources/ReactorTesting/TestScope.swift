@@ -64,10 +64,13 @@ final class TestScope: Sendable {
         outcome.set(inTime)
     }
 
-    /// What the loops that the test may be waiting for say about themselves.
+    /// What the loops that the test may be waiting for say about themselves, and what the test's loop has.
     private var explanation: String {
-        let main = RunLoop.main.currentMode == nil ? nil : RunLoop.main
-        return [thread.runLoop, main].compactMap { $0?.explain() }.joined(separator: " ")
+        let main = RunLoop.main.currentMode == nil ? "" : RunLoop.main.explain()
+        guard let loop = thread.runLoop, loop.currentMode != nil else {
+            return "The test's thread is in a call that does not run its loop. \(main)"
+        }
+        return "\(loop.explain()) \(main)\n\(loop.debugDescription)"
     }
 }
 

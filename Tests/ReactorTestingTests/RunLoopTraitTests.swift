@@ -37,10 +37,18 @@ import Testing
 }
 
 @Suite struct HangingTestTests {
-    @Test(.expectsIssue("waiting in default"), .runLoop(timeLimit: .milliseconds(100)))
-    func `a test that runs its loop in vain fails with what the loop says`() {
-        Timer.scheduled(after: .seconds(3600)) { _ in }
+    @Test(
+        .expectsIssue("waiting in default", "mode tracking", "timer 'answer': in"),
+        .runLoop(timeLimit: .milliseconds(100)))
+    func `a test that runs its loop in vain fails with what the loop says and has`() {
+        Timer.scheduled(after: .seconds(3600), label: "question") { _ in }
+        Timer.scheduled(after: .seconds(3600), forMode: .tracking, label: "answer") { _ in }
         RunLoop.current.run(in: .default)
+    }
+
+    @Test(.expectsIssue("a call that does not run its loop"), .runLoop(timeLimit: .milliseconds(100)))
+    func `a test that does not run its loop fails with that`() {
+        while !Task.isCancelled { usleep(1_000) }
     }
 
     @Test(.expectsIssue("not ended within its limit"), .runLoop(timeLimit: .milliseconds(100)))
@@ -52,9 +60,9 @@ import Testing
 
 private func currentLoop() -> RunLoop { .current }
 
-/// Expects the test to record an issue that contains a text.
+/// Expects the test to record an issue that contains all of some texts.
 private struct ExpectsIssue: TestTrait, TestScoping {
-    let text: String
+    let texts: [String]
 
     func provideScope(
         for test: Test, testCase: Test.Case?, performing function: @Sendable () async throws -> Void
@@ -62,11 +70,11 @@ private struct ExpectsIssue: TestTrait, TestScoping {
         try await withKnownIssue {
             try await function()
         } matching: { issue in
-            issue.comments.contains { "\($0)".contains(text) }
+            issue.comments.contains { comment in texts.allSatisfy { "\(comment)".contains($0) } }
         }
     }
 }
 
 extension Trait where Self == ExpectsIssue {
-    fileprivate static func expectsIssue(_ text: String) -> Self { Self(text: text) }
+    fileprivate static func expectsIssue(_ texts: String...) -> Self { Self(texts: texts) }
 }
