@@ -6,8 +6,7 @@ public import Reactor
 /// print(error)  // GET https://example.org/: connect: Connection refused
 /// ```
 ///
-/// As an `IOError` has, it has a ``subject`` and, if a system call has failed, an ``errno``.
-public struct HTTPError: Error, Sendable, Hashable {
+public struct HTTPError: SubjectError, Hashable {
     /// What has failed.
     @nonexhaustive public enum Kind: Sendable, Hashable {
         /// The URL is malformed, or its scheme is not `http` or `https`.

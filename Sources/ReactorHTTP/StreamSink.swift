@@ -124,7 +124,7 @@ final class StreamSink: BodySink, StreamDelegate {
         case .error:
             let error = stream.streamError
             failure = .write(error as? IOError ?? IOError(.write, path, .ioError))
-        case .atEnd, .closed: failure = .write(IOError(.write, path, stream.endError.errno))
+        case .atEnd, .closed: failure = .write(IOError(.write, path, stream.endError.reason))
         default: break
         }
         // The reader of a pair has closed its stream.

@@ -28,12 +28,12 @@ extension SocketSecurities: SocketSecurityBridge {
     private static func checkLevel(_ level: String) throws {
         switch level {
         case "kCFStreamSocketSecurityLevelNegotiatedSSL", "kCFStreamSocketSecurityLevelTLSv1": break
-        default: throw StreamRequirementError.securityUnavailable(level: level)
+        default: throw UnmetRequirement(.securityUnavailable(level: level))
         }
     }
 
     private static func apply(_ value: Any, _ key: String, to settings: inout TLSSettings) throws {
-        let unavailable = StreamRequirementError.securitySettingUnavailable(key)
+        let unavailable = UnmetRequirement(.securitySettingUnavailable(key))
         switch key {
         case "kCFStreamSSLLevel", "kCFStreamPropertySocketSecurityLevel":
             try checkLevel(text(value) ?? "\(value)")

@@ -1,12 +1,13 @@
 import CReactorOpenSSL
-import Reactor
+public import Reactor
+public import SystemPackage
 
 /// Why a TLS handshake or connection has failed: the reason and the peer.
 ///
 /// ```swift
 /// print(stream.streamError!)  // TLS with example.org:443: the certificate has expired
 /// ```
-public struct TLSError: Error, Hashable, Sendable {
+public struct TLSError: SubjectError, Hashable {
     /// Why TLS has failed.
     @nonexhaustive public enum Reason: Hashable, Sendable {
         /// The peer's certificate is for other names than this one.
@@ -55,14 +56,18 @@ public struct TLSError: Error, Hashable, Sendable {
     /// Why TLS has failed.
     public let reason: Reason
     /// The peer: a host with its port, an address, or a descriptor's number. Empty if there is none.
-    public let peer: String
+    public let subject: String
+    /// Nil: no system call has failed.
+    public var errno: Errno? { nil }
 
-    init(_ reason: Reason, peer: String = "") { (self.reason, self.peer) = (reason, peer) }
+    init(_ reason: Reason, peer: String = "") { (self.reason, subject) = (reason, peer) }
 }
 
 extension TLSError: CustomStringConvertible {
     /// The peer and the reason.
-    public var description: String { (peer.isEmpty ? "TLS: " : "TLS with \(peer): ") + reason.description }
+    public var description: String {
+        (subject.isEmpty ? "TLS: " : "TLS with \(subject): ") + reason.description
+    }
 }
 
 extension TLSError.Reason: CustomStringConvertible {

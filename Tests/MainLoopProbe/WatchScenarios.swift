@@ -61,7 +61,7 @@ import SystemPackage
 }
 
 private func printRefusal(_ error: IOError, _ tree: FilePath) {
-    print(error.errno == .noSpace ? "refused" : "\(error.errno)", relative(error.subject, tree))
+    print(error.errno == .noSpace ? "refused" : "\(error.reason)", relative(error.subject, tree))
 }
 
 /// The part of `path` behind that of the tree.

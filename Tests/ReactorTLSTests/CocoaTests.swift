@@ -116,7 +116,7 @@ import Testing
             #expect(try Self.open(first, second).client.input.streamStatus == .open)
         }
         for (first, second) in [(unknown, tls), (old, settings), (settings, old)] {
-            #expect(try Self.open(first, second).client.output.streamError is StreamRequirementError)
+            #expect(try Self.open(first, second).client.output.streamError is IOError)
         }
     }
 
@@ -140,7 +140,7 @@ import Testing
             #expect(client.output.write([1]) == 0)
             for stream in client.streams {
                 #expect(stream.streamStatus == .error)
-                #expect(stream.streamError is StreamRequirementError || stream.streamError is TLSError)
+                #expect(stream.streamError is IOError || stream.streamError is TLSError)
             }
             client.close()
             #expect(peer.receiveToEnd() == [])

@@ -64,7 +64,7 @@ import Testing
         let pair = try TLSPair(client: client, server: .testServer(certificate)).settle()
         #expect(pair.client.error?.reason == reason)
         for stream in pair.client.streams { #expect(stream.streamStatus == .error) }
-        #expect(pair.client.error?.peer.hasPrefix("descriptor ") == true)
+        #expect(pair.client.error?.subject.hasPrefix("descriptor ") == true)
         // With TLS 1.3 the server is done before the client has checked it.
         #expect(pair.server.input.readToEnd().isEmpty)
         guard case .alert? = pair.server.error?.reason else {

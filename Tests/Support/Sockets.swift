@@ -16,13 +16,13 @@ extension Listener {
     ) throws(Errno) {
         do throws(IOError) {
             try self.init(address, options: options, handler: handler) { Issue.record($1) }
-        } catch { throw error.errno }
+        } catch { throw error.errno ?? .ioError }
     }
 
     package convenience init(descriptor: FileDescriptor, handler: @escaping Handler) throws(Errno) {
         do throws(IOError) {
             try self.init(descriptor: descriptor, handler: handler) { Issue.record($1) }
-        } catch { throw error.errno }
+        } catch { throw error.errno ?? .ioError }
     }
 }
 
@@ -36,7 +36,7 @@ extension DatagramSocket {
     ) throws(Errno) {
         do throws(IOError) {
             try self.init(boundTo: address, options: options, receive: receive, events: Self.failOnEvent)
-        } catch { throw error.errno }
+        } catch { throw error.errno ?? .ioError }
     }
 
     package convenience init(
@@ -47,7 +47,7 @@ extension DatagramSocket {
             try self.init(
                 connectedTo: peer, boundTo: address, options: options, receive: receive,
                 events: Self.failOnEvent)
-        } catch { throw error.errno }
+        } catch { throw error.errno ?? .ioError }
     }
 
     package convenience init(
@@ -56,6 +56,6 @@ extension DatagramSocket {
         do throws(IOError) {
             try self.init(
                 descriptor: descriptor, options: options, receive: receive, events: Self.failOnEvent)
-        } catch { throw error.errno }
+        } catch { throw error.errno ?? .ioError }
     }
 }

@@ -33,7 +33,7 @@ struct ImportResult {
     private static func message(for error: any Error, _ command: ImporterCommand) -> String {
         switch error {
         case let error as DatabaseError: "\(command.database): \(StopDatabase.message(for: error))"
-        case let error as IOError: "\(command.file): \(error.errno)"  // its own message repeats the file
+        case let error as IOError: "\(command.file): \(error.reason)"  // its own message repeats the file
         default: "\(command.file): \(error)"
         }
     }

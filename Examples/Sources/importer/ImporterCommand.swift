@@ -73,7 +73,7 @@ struct ImporterCommand: ParsableCommand {
         output.open()
         _ = output.write(text + "\n")
         guard let error = output.streamError as? IOError, error.errno != .brokenPipe else { return true }
-        console.printError("standard output: \(error.errno)")
+        console.printError("standard output: \(error.reason)")
         return false
     }
 }

@@ -43,7 +43,7 @@ struct FileTotals {
 
     private static func message(for error: any Error) -> String {
         // The message already names the file.
-        if let error = error as? IOError { return "\(error.errno)" }
+        if let error = error as? IOError { return "\(error.reason)" }
         guard let error = error as? LineFramer.LineTooLong else { return "\(error)" }
         return "Line \(error.number) has more than \(error.limit) bytes"
     }

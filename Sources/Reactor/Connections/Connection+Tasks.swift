@@ -14,8 +14,7 @@ extension Connection {
     ///   - security: What protects the bytes; nil for plain text. The handshake is part of connecting.
     ///   - timeout: How long all of it may take; nil for the options' connect timeout.
     /// - Returns: The open connection.
-    /// - Throws: ``IOError``; ``ResolverError`` if the name cannot be resolved; ``StreamProxyError``; the error of `security`;
-    ///   `CancellationError`.
+    /// - Throws: ``IOError``; the error of `security`; `CancellationError`.
     nonisolated(nonsending) public static func connect(
         toHost host: String, port: UInt16, options: Options = Options(), security: Security? = nil,
         timeout: Duration? = nil
@@ -86,8 +85,8 @@ extension Connection {
 
     /// Reads exactly `count` bytes. Bytes that were read before an error are the next ones to read.
     ///
-    /// - Throws: As ``read(upTo:timeout:)``; `Errno.noData` if the connection ends before so many bytes:
-    ///   ``IOError/bytesReceived`` says how many came, and is 0 for an end between two messages.
+    /// - Throws: As ``read(upTo:timeout:)``; ``IOError/Reason/ended(bytesReceived:bytesRequested:)`` if the connection
+    ///   ends before so many bytes.
     /// - Precondition: As there; `count` is not negative.
     nonisolated(nonsending) public func read(exactly count: Int, timeout: Duration? = nil) async throws
         -> [UInt8]

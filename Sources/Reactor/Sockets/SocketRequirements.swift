@@ -1,31 +1,3 @@
-/// Why a stream does not open, or stops: it is required to do what this program does not support.
-///
-/// The stream neither sends plain bytes in place of protected ones, nor connects without the proxy.
-@nonexhaustive public enum StreamRequirementError: Error, Hashable, Sendable {
-    /// A security level that is not available was set: SSL 2 or 3, or any in a program without ReactorTLS.
-    /// The value is Cocoa's name of the level.
-    case securityUnavailable(level: String)
-    /// A setting of the security is unknown, or has a value that it cannot have. The value is Cocoa's name
-    /// of the setting.
-    case securitySettingUnavailable(String)
-    /// A proxy was set that cannot be used: Cocoa's dictionary of a SOCKS proxy has an unknown key or value
-    /// or no host or port, or the stream connects to a Unix-domain address.
-    case proxyUnavailable
-}
-
-extension StreamRequirementError: CustomStringConvertible {
-    /// The reason.
-    public var description: String {
-        switch self {
-        case .securityUnavailable(let level):
-            "the security level \(level) is not available: ReactorTLS has TLS 1.2 and newer"
-        case .securitySettingUnavailable(let setting):
-            "the stream cannot have the security setting \(setting)"
-        case .proxyUnavailable: "the stream cannot connect through the proxy that was set"
-        }
-    }
-}
-
 /// The security and the proxy that the properties ask for, and why they cannot be had.
 struct SocketRequirements {
     static let noSecurity = "kCFStreamSocketSecurityLevelNone"
@@ -48,7 +20,7 @@ struct SocketRequirements {
     var refusal: (any Error)? {
         if let levelRefusal { return levelRefusal }
         if case .failure(let error) = security { return error }
-        return isProxyUnavailable ? StreamRequirementError.proxyUnavailable : nil
+        return isProxyUnavailable ? UnmetRequirement(.proxyUnavailable) : nil
     }
 
     /// Requires a security with settings of its own. Returns false if there is one.
@@ -70,7 +42,7 @@ struct SocketRequirements {
         let (level, settings) = (levels.first ?? anySecurity, value as? [AnyHashable: Any])
         let result = Result { () throws -> any SocketSecurity in
             guard let bridge = SocketSecurities.bridge else {
-                throw StreamRequirementError.securityUnavailable(level: level)
+                throw UnmetRequirement(.securityUnavailable(level: level))
             }
             if let settings { return try bridge.security(settings: settings) }
             return try bridge.security(level: level, former)

@@ -11,8 +11,8 @@ extension Stream {
     ///
     /// Neither stream delivers an event before both are open, or before a pass of the loop, or a turn of the queue, of the
     /// one that is. Then both deliver ``Event/openCompleted`` before either delivers bytes or space; streams on different
-    /// loops or queues do not wait for one another. Opening fails with a ``ResolverError`` if the name cannot be resolved, and
-    /// otherwise with an ``IOError``: that of the last address if none answers, or `Errno.timedOut` after the
+    /// loops or queues do not wait for one another. Opening fails with an ``IOError``: with ``IOError/Reason/resolver(_:)`` if
+    /// the name cannot be resolved, with the error of the last address if none answers, or with `Errno.timedOut` after the
     /// ``connectTimeout``.
     ///
     /// New code has one ``Connection`` in the place of the two streams.

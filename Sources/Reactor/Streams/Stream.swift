@@ -110,8 +110,7 @@ open class Stream {
     /// The stream's current state.
     open var streamStatus: Status { engine.status }
 
-    /// Why the stream failed: an ``IOError``, or for sockets a ``ResolverError``, a ``StreamProxyError``, a
-    /// ``StreamRequirementError``, or ReactorTLS's `TLSError`. Nil unless the status is ``Status/error``.
+    /// Why the stream failed: an ``IOError``, or ReactorTLS's `TLSError`. Nil unless the status is ``Status/error``.
     open var streamError: (any Error)? { engine.error }
 
     /// Delivers events on `aRunLoop`'s thread while it runs in `mode`.

@@ -1,13 +1,21 @@
 import Glibc
 public import SystemPackage
 
+/// An error that says what has failed: an ``IOError``, or an error of ReactorTLS or ReactorHTTP.
+public protocol SubjectError: Error, Sendable, CustomStringConvertible {
+    /// What has failed: a path, an address, a host with its port, a descriptor, or a request.
+    var subject: String { get }
+    /// The error of the system call that failed; nil if the reason is another one.
+    var errno: Errno? { get }
+}
+
 /// A failed operation on a file, a socket or another descriptor: what failed, on what, and why.
 ///
 /// ```swift
 /// if let error = stream.streamError as? IOError, error.errno == .connectionRefused { retry() }
 /// print(stream.streamError!)  // connect to example.org:80: Connection refused
 /// ```
-public struct IOError: Error, Hashable, Sendable {
+public struct IOError: SubjectError, Hashable {
     /// What was attempted.
     @nonexhaustive public enum Operation: String, Sendable {
         /// Opening a file.
@@ -43,32 +51,34 @@ public struct IOError: Error, Hashable, Sendable {
     /// What it was attempted on: a path, an address, a host with its port, or a descriptor.
     public let subject: String
     /// Why it failed.
-    public let errno: Errno
+    public let reason: Reason
     /// The label of the stream, the listener or the datagram socket that failed; nil for none.
     public let label: String?
-    /// How many bytes came before the end of a stream that has fewer than were asked for; nil for other failures.
-    ///
-    /// 0 if the stream ended cleanly between messages.
-    public let bytesReceived: Int?
-    /// How many bytes were asked for, where ``bytesReceived`` says how many came; nil if a delimiter was.
-    public let bytesRequested: Int?
 
     /// Describes the failure of an operation.
-    public init(
-        _ operation: Operation, _ subject: String, _ errno: Errno, label: String? = nil,
-        bytesReceived: Int? = nil,
-        bytesRequested: Int? = nil
-    ) {
-        (self.operation, self.subject, self.errno) = (operation, subject, errno)
-        (self.label, self.bytesReceived, self.bytesRequested) = (label, bytesReceived, bytesRequested)
+    public init(_ operation: Operation, _ subject: String, _ reason: Reason, label: String? = nil) {
+        (self.operation, self.subject, self.reason, self.label) = (operation, subject, reason, label)
+    }
+
+    /// Describes an operation that failed with an error of a system call.
+    package init(_ operation: Operation, _ subject: String, _ errno: Errno, label: String? = nil) {
+        self.init(operation, subject, .system(errno), label: label)
+    }
+
+    /// The error of the system call that failed, or what a call with the same failure would say: `Errno.noData` for
+    /// ``Reason/ended(bytesReceived:bytesRequested:)``, `Errno.protocolNotSupported` for what this program does not support.
+    /// Nil for the answer of a resolver or a proxy.
+    public var errno: Errno? {
+        switch reason {
+        case .system(let errno): errno
+        case .ended: .noData
+        case .resolver, .proxy: nil
+        case .securityUnavailable, .securitySettingUnavailable, .proxyUnavailable: .protocolNotSupported
+        }
     }
 
     /// The same failure of an item with a label.
-    func labelled(_ label: String?) -> IOError {
-        IOError(
-            operation, subject, errno, label: label, bytesReceived: bytesReceived,
-            bytesRequested: bytesRequested)
-    }
+    func labelled(_ label: String?) -> IOError { IOError(operation, subject, reason, label: label) }
 }
 
 extension IOError: CustomStringConvertible {
@@ -86,10 +96,21 @@ extension IOError: CustomStringConvertible {
         let name = label.map { " '\($0)'" } ?? ""
         return "\(operation.rawValue) \(preposition)\(subject)\(name): \(reason)"
     }
+}
 
-    private var reason: String {
-        guard let bytesReceived else { return "\(errno)" }
-        return "ended after \(bytesReceived)\(bytesRequested.map { " of \($0)" } ?? "") bytes"
+// MARK: - Cocoa's codes
+
+extension IOError {
+    /// `NSPOSIXErrorDomain`, or `kCFErrorDomainCFNetwork` for the answer of a resolver or a proxy, as the domain of a Foundation
+    /// `NSError`.
+    public var _domain: String { errno == nil ? "kCFErrorDomainCFNetwork" : "NSPOSIXErrorDomain" }
+
+    /// The errno value, `kCFHostErrorUnknown`, or one of Cocoa's codes of SOCKS errors, as the code of a Foundation `NSError`.
+    public var _code: Int {
+        switch reason {
+        case .proxy(let failure): failure.cocoaCode
+        default: errno.map { Int($0.rawValue) } ?? 2
+        }
     }
 }
 

@@ -111,7 +111,7 @@ extension RunLoop {
             let source = try PressureSource(resource, of: share, stalledFor: stall, within: window) {
                 switch $1 {
                 case .stalled: continuation.yield((), from: $0)
-                case .errorOccurred(let error): continuation.finish(throwing: error.errno)
+                case .errorOccurred(let error): continuation.finish(throwing: error.errno ?? .ioError)
                 }
             }
             return ([source], nil)

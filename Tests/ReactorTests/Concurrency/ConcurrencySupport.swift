@@ -119,7 +119,7 @@ nonisolated(nonsending) func thrownError(
 
 extension Error {
     /// The errno value of an ``IOError``.
-    var errno: Errno? { (self as? IOError).map { $0.errno as Errno } }
+    var errno: Errno? { (self as? IOError)?.errno }
 }
 
 extension String {

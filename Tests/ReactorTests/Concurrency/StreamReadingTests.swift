@@ -80,7 +80,7 @@ import Testing
                 lines.append(String(bytes: line))
             }
         }
-        #expect(error?.errno == .noData && (error as? IOError)?.bytesReceived == 8)
+        #expect((error as? IOError)?.reason == .ended(bytesReceived: 8, bytesRequested: nil))
         #expect(lines == ["one", "two\r", ""])
         // The bytes stay also when the delimiter does not come within the limit.
         let long = await thrownError { _ = try await input.read(until: Array("st".utf8), limit: 5) }
@@ -189,11 +189,11 @@ import Testing
             feed.closeWriteEnd()
             let input = feed.makeInput()
             let half = await thrownError { _ = try await input.read(exactly: 4) } as? IOError
-            #expect(half?.errno == .noData && half?.bytesReceived == 3 && half?.bytesRequested == 4)
+            #expect(half?.reason == .ended(bytesReceived: 3, bytesRequested: 4))
             #expect(input.streamStatus == .open)
             #expect(try await input.read(exactly: 3) == Array("abc".utf8))
             let clean = await thrownError { _ = try await input.read(exactly: 4) } as? IOError
-            #expect(clean?.errno == .noData && clean?.bytesReceived == 0 && clean?.bytesRequested == 4)
+            #expect(clean?.reason == .ended(bytesReceived: 0, bytesRequested: 4))
         }
     }
 

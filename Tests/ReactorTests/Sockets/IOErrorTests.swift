@@ -58,7 +58,7 @@ import Testing
         let answer = resolved { Resolver.resolve(host: "localhost", service: "none such", completion: $0) }
         guard case .failure(let error) = answer else { throw Errno.invalidArgument }
         #expect(error.subject.contains("localhost") && error.subject.contains("none such"))
-        #expect(error.code == .unknownService && "\(error)".contains(error.subject))
+        #expect(error.reason == .resolver(.unknownService) && "\(error)".contains(error.subject))
     }
 
     @Test func `listeners and datagram sockets name the address that they cannot use`() throws {

@@ -8,7 +8,7 @@ import Testing
 
 /// The conversation with a proxy, as a value.
 @Suite(.runLoop) struct ProxyNegotiationTests {
-    private typealias Reason = StreamProxyError.Reason
+    private typealias Reason = IOError.ProxyFailure
 
     private static let name = ProxyNegotiation.Target.name("example.org", port: 443)
 
@@ -41,9 +41,9 @@ import Testing
             _ = try run(proxy, to: target, replies: replies)
             return nil
         } catch {
-            let error = error as? StreamProxyError
-            #expect(error?.proxy == "proxy:1080")
-            return error?.reason
+            guard let error = error as? IOError, case .proxy(let failure) = error.reason else { return nil }
+            #expect(error.subject.hasSuffix("through proxy:1080"))
+            return failure
         }
     }
 
@@ -171,7 +171,7 @@ import Testing
                     bytes = bytes.dropFirst(count)
                     _ = negotiation.takeOutput()
                 }
-            } catch { #expect(error.target == "example.org:443") }
+            } catch { #expect(error.subject.hasPrefix("example.org:443 through")) }
         }
     }
 }

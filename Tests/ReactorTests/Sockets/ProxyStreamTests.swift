@@ -86,10 +86,11 @@ import Testing
         proxy.send([5, 5, 0, 1, 0, 0, 0, 0, 0, 0])
         RunLoop.current.serve { recorder.count(.errorOccurred) == 2 }
         for stream in streams {
-            let error = try #require(stream.streamError as? StreamProxyError)
-            #expect(error.reason == .connectionRefused)
-            #expect(error.target == "\(Self.host):7" && error.proxy == "127.0.0.1:\(server.port)")
-            #expect("\(error)".contains(error.target) && "\(error)".contains(error.proxy))
+            let error = try #require(stream.streamError as? IOError)
+            #expect(error.reason == .proxy(.connectionRefused) && error.operation == .connect)
+            #expect(
+                error.subject.contains("\(Self.host):7") && error.subject.contains("127.0.0.1:\(server.port)")
+            )
         }
         #expect(recorder.events == [.errorOccurred, .errorOccurred])
         withExtendedLifetime(proxy) {}
@@ -151,7 +152,7 @@ import Testing
             let (input, output) = Stream.connection(toHost: "example.invalid", port: 7)
             #expect(input.setProperty(dictionary, forKey: .socksProxyConfigurationKey))
             output.open()
-            #expect(output.streamError as? StreamRequirementError == .proxyUnavailable)
+            #expect((output.streamError as? IOError)?.reason == .proxyUnavailable)
         }
     }
 }

@@ -46,8 +46,13 @@ import Testing
     }
 
     @Test func `an invalid name, an unknown service and another family each have an error code`() {
-        func code(_ begin: (@escaping (Resolver.Answer) -> Void) -> Resolver.Lookup) -> ResolverError.Code? {
-            if case .failure(let error) = resolved(begin) { error.code } else { nil }
+        func code(_ begin: (@escaping (Resolver.Answer) -> Void) -> Resolver.Lookup) -> IOError.ResolverCode?
+        {
+            if case .failure(let error) = resolved(begin), case .resolver(let code) = error.reason {
+                code
+            } else {
+                nil
+            }
         }
         for name in ["", "localhost\0", String(repeating: "x", count: 64)] {
             #expect(code { Resolver.resolve(host: name, port: 1, completion: $0) } == .unknownName)
@@ -58,7 +63,7 @@ import Testing
         }
         let family = code { Resolver.resolve(host: "127.0.0.1", port: 1, family: .ipv6, completion: $0) }
         #expect(family == .noAddressInFamily)
-        #expect(ResolverError.Code.unknownName.description == String(cString: gai_strerror(EAI_NONAME)))
+        #expect(IOError.ResolverCode.unknownName.description == String(cString: gai_strerror(EAI_NONAME)))
     }
 
     @Test func `an answer is delivered in the requested modes only`() {
@@ -86,10 +91,10 @@ import Testing
         #expect(addresses == [.ipv4Loopback(port: 7)])
         let service = try await Resolver.resolve(host: "127.0.0.1", service: "80", timeout: .seconds(600))
         #expect(service == [.ipv4Loopback(port: 80)])
-        let error = await #expect(throws: ResolverError.self) {
+        let error = await #expect(throws: IOError.self) {
             try await Resolver.resolve(host: "", port: 1)
         }
-        #expect(error?.code == .unknownName)
+        #expect(error?.reason == .resolver(.unknownName))
         await #expect(throws: IOError(.resolve, "localhost", .timedOut)) {
             try await Resolver.resolve(host: "localhost", port: 1, timeout: .zero)
         }

@@ -24,7 +24,7 @@ import Testing
             case .reset: (error as? IOError)?.errno == .connectionReset
             case .lostBytes: [Errno.connectionReset, .brokenPipe].contains((error as? IOError)?.errno)
             case .idleTimeout, .idleTimeoutSetEarly, .writeTimeout: (error as? IOError)?.errno == .timedOut
-            case .securityLevel: error is StreamRequirementError
+            case .securityLevel: (error as? IOError)?.errno == .protocolNotSupported
             }
         }
     }

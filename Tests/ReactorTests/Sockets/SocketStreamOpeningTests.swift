@@ -107,12 +107,12 @@ import Testing
         input.start(recorder)
         output.open()
         #expect(output.writeOnce([1]) == -1 && output.streamStatus == .error)
-        let error = try #require(output.streamError as? ResolverError)
+        let error = try #require(output.streamError as? IOError)
         #expect(throws: error) { try output.flush() }
         #expect(throws: error) { try output.shutDown() }
         loop.serve { !recorder.events.isEmpty }
-        #expect(recorder.events == [.errorOccurred] && input.streamError as? ResolverError == error)
-        #expect(error.code == .unknownName || !host.isEmpty)
+        #expect(recorder.events == [.errorOccurred] && input.streamError as? IOError == error)
+        #expect(error.reason == .resolver(.unknownName) || !host.isEmpty)
     }
 
     @Test func `connecting fails after the timeout`() throws {

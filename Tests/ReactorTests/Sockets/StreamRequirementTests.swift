@@ -10,7 +10,7 @@ import Testing
     private static let tls = StreamSocketSecurityLevel.ssLv3
 
     private func isRefused(_ stream: Stream) -> Bool {
-        stream.streamError as? StreamRequirementError == .securityUnavailable(level: Self.tls.rawValue)
+        (stream.streamError as? IOError)?.reason == .securityUnavailable(level: Self.tls.rawValue)
     }
 
     @Test(arguments: SocketOrigin.allCases, [true, false])
@@ -90,12 +90,12 @@ import Testing
     }
 
     /// The error of a stream that requires `level`; nil if it opens.
-    private func failure(ofAskingFor level: Any?) throws -> StreamRequirementError? {
+    private func failure(ofAskingFor level: Any?) throws -> IOError.Reason? {
         let fixture = try SocketFixture(.descriptor)
         defer { fixture.closeBoth() }
         fixture.input.setProperty(level, forKey: .socketSecurityLevelKey)
         fixture.input.open()
         if fixture.input.streamStatus == .open { return nil }
-        return try #require(fixture.input.streamError as? StreamRequirementError)
+        return try #require(fixture.input.streamError as? IOError).reason
     }
 }

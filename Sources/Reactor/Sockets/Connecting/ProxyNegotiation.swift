@@ -36,7 +36,7 @@ struct ProxyNegotiation {
     /// What to send next.
     private(set) var output: [UInt8] = []
 
-    init(_ proxy: StreamProxy, to target: Target) throws(StreamProxyError) {
+    init(_ proxy: StreamProxy, to target: Target) throws(IOError) {
         (self.proxy, self.target) = (proxy, target)
         switch proxy.kind {
         case .socks5:
@@ -63,7 +63,7 @@ struct ProxyNegotiation {
     }
 
     /// Takes received bytes, at most ``missingCount``; none at the end.
-    mutating func receive(_ bytes: some Collection<UInt8>) throws(StreamProxyError) {
+    mutating func receive(_ bytes: some Collection<UInt8>) throws(IOError) {
         if bytes.isEmpty { throw error(.closed) }
         received += bytes
         totalCount += bytes.count
@@ -85,13 +85,13 @@ struct ProxyNegotiation {
         (self.expected, wantedCount, received) = (expected, count, [])
     }
 
-    private func error(_ reason: StreamProxyError.Reason) -> StreamProxyError {
-        StreamProxyError(proxy: proxy.name, target: target.text, reason: reason)
+    private func error(_ failure: IOError.ProxyFailure) -> IOError {
+        IOError(.connect, "\(target.text) through \(proxy.name)", .proxy(failure))
     }
 
     // MARK: SOCKS 5
 
-    private mutating func takeMethod() throws(StreamProxyError) {
+    private mutating func takeMethod() throws(IOError) {
         guard received[0] == 5 else { throw error(.notAProxy) }
         switch received[1] {
         case 0: try request()
@@ -105,7 +105,7 @@ struct ProxyNegotiation {
         }
     }
 
-    private mutating func request() throws(StreamProxyError) {
+    private mutating func request() throws(IOError) {
         let address: [UInt8]
         switch target.resolved {
         case .name(let name, _):
@@ -119,7 +119,7 @@ struct ProxyNegotiation {
         expect(.reply, 5)
     }
 
-    private mutating func takeReply() throws(StreamProxyError) {
+    private mutating func takeReply() throws(IOError) {
         guard received[0] == 5 else { throw error(.notAProxy) }
         guard received[1] == 0 else { throw error(.init(socks5: received[1])) }
         switch received[3] {
@@ -132,7 +132,7 @@ struct ProxyNegotiation {
 
     // MARK: SOCKS 4
 
-    private func socks4Request() throws(StreamProxyError) -> [UInt8] {
+    private func socks4Request() throws(IOError) -> [UInt8] {
         let user = Array((proxy.user ?? "").utf8)
         var (address, name): ([UInt8], [UInt8]) = ([0, 0, 0, 1], [])
         switch target.resolved {
@@ -149,7 +149,7 @@ struct ProxyNegotiation {
         return [4, 1] + target.portBytes + address + user + [0] + name
     }
 
-    private mutating func takeSocks4Reply() throws(StreamProxyError) {
+    private mutating func takeSocks4Reply() throws(IOError) {
         guard received[0] == 0 else { throw error(.notAProxy) }
         switch received[1] {
         case 90: expect(.nothing, 0)
@@ -161,7 +161,7 @@ struct ProxyNegotiation {
 
     // MARK: HTTP
 
-    private func httpRequest() throws(StreamProxyError) -> [UInt8] {
+    private func httpRequest() throws(IOError) -> [UInt8] {
         // Nothing may end the line, or begin another one.
         guard target.text.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
             throw error(.cannotBeEncoded)
@@ -176,7 +176,7 @@ struct ProxyNegotiation {
 
     /// Takes a part of the head, up to the empty line. The bytes that are missing at least depend on how
     /// much of the line's end there is.
-    private mutating func takeHead() throws(StreamProxyError) {
+    private mutating func takeHead() throws(IOError) {
         guard totalCount < Self.longestReply,
             Array("HTTP/".utf8).starts(with: received.prefix(5)) || received.starts(with: Array("HTTP/".utf8))
         else { throw error(.notAProxy) }
@@ -186,7 +186,7 @@ struct ProxyNegotiation {
         wantedCount = received.count + 4 - matched
     }
 
-    private mutating func takeStatus() throws(StreamProxyError) {
+    private mutating func takeStatus() throws(IOError) {
         let line = received.prefix { $0 != 13 }
         let words = String(decoding: line, as: UTF8.self).split(separator: " ", maxSplits: 2)
         guard words.count >= 2, words[0].hasPrefix("HTTP/1."), let status = Int(words[1]) else {
@@ -199,7 +199,7 @@ struct ProxyNegotiation {
             // tinyproxy says 401 to a wrong password.
             let isRefusal = status == 407 || status == 401
             let refusal =
-                proxy.user == nil ? StreamProxyError.Reason.authenticationRequired : .authenticationFailed
+                proxy.user == nil ? IOError.ProxyFailure.authenticationRequired : .authenticationFailed
             throw error(isRefusal ? refusal : .status(status, phrase))
         }
         expect(.nothing, 0)
@@ -242,7 +242,7 @@ extension ProxyNegotiation.Target {
     }
 }
 
-extension StreamProxyError.Reason {
+extension IOError.ProxyFailure {
     fileprivate init(socks5 code: UInt8) {
         self =
             switch code {

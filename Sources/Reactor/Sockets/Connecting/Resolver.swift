@@ -1,5 +1,5 @@
 import Glibc
-public import SystemPackage
+import SystemPackage
 
 /// Resolves the names of hosts and services without blocking the run loop.
 ///
@@ -29,7 +29,7 @@ public enum Resolver {
     }
 
     /// The result of a lookup: at least one address, or an error.
-    public typealias Answer = Result<[SocketAddress], ResolverError>
+    public typealias Answer = Result<[SocketAddress], IOError>
 
     /// Resolves the addresses of `host` for the calling thread's loop.
     ///
@@ -90,8 +90,8 @@ public enum Resolver {
     ///   - family: The family of the addresses; any by default.
     ///   - timeout: How long to wait; nil for as long as getaddrinfo(3) takes.
     /// - Returns: At least one address, in the order in which to try them.
-    /// - Throws: ``ResolverError``; ``IOError`` with `Errno.timedOut` after the timeout; `CancellationError` as
-    ///   soon as the task is cancelled. A call of getaddrinfo(3) that has begun continues in the background,
+    /// - Throws: ``IOError``, with ``IOError/Reason/resolver(_:)`` for the resolver's answer, and `Errno.timedOut` after the
+    ///   timeout; `CancellationError` as soon as the task is cancelled. A call of getaddrinfo(3) that has begun continues in the background,
     ///   and its answer is discarded.
     nonisolated(nonsending) public static func resolve(
         host: String, port: UInt16, family: SocketAddress.Family = .unspecified, timeout: Duration? = nil
@@ -171,56 +171,4 @@ extension Resolver {
             return "The lookup of \(host) has been waiting for getaddrinfo(3) for \(time)."
         }
     }
-}
-
-// MARK: - Errors
-
-/// A failed lookup: what could not be resolved, and why (getaddrinfo(3)).
-public struct ResolverError: Error, Sendable, Hashable {
-    /// A result code of getaddrinfo(3).
-    public struct Code: RawRepresentable, Sendable, Hashable {
-        /// The value, such as `EAI_NONAME`.
-        public let rawValue: CInt
-
-        /// The code of that value.
-        public init(rawValue: CInt) { self.rawValue = rawValue }
-
-        /// The name is unknown, or has no address of the requested family.
-        public static let unknownName = Code(rawValue: EAI_NONAME)
-        /// The service has no port for the transport.
-        public static let unknownService = Code(rawValue: EAI_SERVICE)
-        /// No server has answered; a later lookup may succeed.
-        public static let temporaryFailure = Code(rawValue: EAI_AGAIN)
-        /// A server has refused to answer.
-        public static let permanentFailure = Code(rawValue: EAI_FAIL)
-        /// A system call has failed; see ``ResolverError/errno``.
-        public static let systemError = Code(rawValue: EAI_SYSTEM)
-        /// The name is known but has no address.
-        public static let noAddress = Code(rawValue: -5)  // EAI_NODATA, which Swift's Glibc module lacks
-        /// The name has addresses, but none of the requested family.
-        public static let noAddressInFamily = Code(rawValue: -9)  // EAI_ADDRFAMILY, which it lacks too
-    }
-
-    /// Why the lookup failed.
-    public let code: Code
-    /// The host, or the host and the service, that could not be resolved.
-    public let subject: String
-    /// The error of the system call, if the code is ``Code/systemError``.
-    public let errno: Errno?
-
-    init(_ code: Code, _ subject: String, errno: Errno? = nil) {
-        self.code = code
-        self.subject = subject
-        self.errno = errno
-    }
-}
-
-extension ResolverError: CustomStringConvertible {
-    /// A line such as `resolve example.org: Name or service not known`.
-    public var description: String { "resolve \(subject): \(errno?.description ?? code.description)" }
-}
-
-extension ResolverError.Code: CustomStringConvertible {
-    /// The text of gai_strerror(3).
-    public var description: String { unsafe String(cString: gai_strerror(rawValue)) }
 }

@@ -26,16 +26,17 @@ struct ResolverQuery: Sendable {
 
     /// Resolves the query on the calling thread, blocking it.
     func resolve() -> Resolver.Answer {
-        guard !host.isEmpty, !host.utf8.contains(0) else { return failure(.unknownName) }
+        guard !host.isEmpty, !host.utf8.contains(0) else { return .failure(error(.resolver(.unknownName))) }
         if case .name(let name) = service, name.isEmpty || name.utf8.contains(0) {
-            return failure(.unknownService)
+            return .failure(error(.resolver(.unknownService)))
         }
         // AI_ADDRCONFIG skips the families that the host has no address for. It does not count loopback addresses: so it is
         // not used for localhost, and a name that is not found is looked up again without it.
         guard family == .unspecified, !isLocalHost else { return resolve(flags: 0) }
         let answer = resolve(flags: AI_ADDRCONFIG)
         guard case .failure(let error) = answer else { return answer }
-        let isRepeated = [.unknownName, .noAddress, .noAddressInFamily].contains(error.code)
+        let isRepeated = [.unknownName, .noAddress, .noAddressInFamily].map(IOError.Reason.resolver).contains(
+            error.reason)
         return isRepeated ? resolve(flags: 0) : answer
     }
 
@@ -56,7 +57,12 @@ struct ResolverQuery: Sendable {
             host, name, flags | serviceFlags, CInt(family.rawValue), type)
         defer { unsafe free(answer.addresses) }
         let (code, systemError) = unsafe (answer.code, answer.system_error)
-        guard code == 0 else { return failure(.init(rawValue: code), Errno(rawValue: systemError)) }
+        guard code == 0 else {
+            return .failure(
+                error(
+                    code == EAI_SYSTEM
+                        ? .system(Errno(rawValue: systemError)) : .resolver(.init(rawValue: code))))
+        }
         let found = unsafe UnsafeBufferPointer(start: answer.addresses, count: answer.count)
             .compactMap { SocketAddress($0) }
         // A hosts file may list an address twice.
@@ -65,14 +71,10 @@ struct ResolverQuery: Sendable {
         return .success(addresses)
     }
 
-    private func failure(_ code: ResolverError.Code, _ errno: Errno? = nil) -> Resolver.Answer {
-        .failure(error(code, errno))
-    }
-
-    fileprivate func error(_ code: ResolverError.Code, _ errno: Errno? = nil) -> ResolverError {
+    fileprivate func error(_ reason: IOError.Reason) -> IOError {
         var subject = host
         if case .name(let name) = service { subject += ", service \(name)" }
-        return ResolverError(code, subject, errno: code == .systemError ? errno : nil)
+        return IOError(.resolve, subject, reason)
     }
 }
 
@@ -81,7 +83,7 @@ extension ResolverQuery {
     nonisolated(nonsending) func answer(timeout: Duration?) async throws -> [SocketAddress] {
         try Task.checkCancellation()
         if let answer = numericAnswer { return answer }
-        if let timeout, timeout <= .zero { throw IOError(.resolve, host, .timedOut) }
+        if let timeout, timeout <= .zero { throw error(.system(.timedOut)) }
         let outcome = AsyncPromise<Resolver.Answer>()
         let request = ResolverRequest(self) { outcome.set($0) }
         let alarm: Alarm?
@@ -90,18 +92,17 @@ extension ResolverQuery {
             try DispatchWorkers.prepare()
             alarm = try request.alarm(after: timeout)
         } catch {
-            throw self.error(.systemError, error)
+            throw self.error(.system(error))
         }
         defer { alarm?.end() }
         ResolverQueue.shared.add(request)
         let answer = await withTaskCancellationHandler {
             await outcome.wait()
         } onCancel: {
-            request.finish(.failure(error(.systemError, .canceled)))
+            request.finish(.failure(error(.system(.canceled))))
         }
-        do throws(ResolverError) { return try answer.get() } catch {
-            if error.errno == .canceled { throw CancellationError() }
-            throw error.errno == .timedOut ? IOError(.resolve, error.subject, .timedOut) : error
+        do throws(IOError) { return try answer.get() } catch {
+            throw error.errno == .canceled ? CancellationError() : error
         }
     }
 }
@@ -139,7 +140,7 @@ final class ResolverRequest: Sendable {
     fileprivate func alarm(after timeout: Duration?) throws(Errno) -> Alarm? {
         guard let timeout else { return nil }
         let alarm = Alarm(on: try ResidentThread.streams.runLoop(), after: timeout) { [self] in
-            finish(.failure(query.error(.systemError, .timedOut)))
+            finish(.failure(query.error(.system(.timedOut))))
         }
         alarm.restart()
         return alarm

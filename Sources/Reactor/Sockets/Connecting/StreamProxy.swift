@@ -62,100 +62,14 @@ extension StreamProxy: CustomStringConvertible, CustomReflectable {
     }
 }
 
-/// Why a proxy has not connected to a host: the proxy, the host and the reason.
-///
-/// ```swift
-/// print(stream.streamError!)  // connect to example.org:80 through localhost:1080: connection refused
-/// ```
-public struct StreamProxyError: Error, Hashable, Sendable {
-    /// Why it has failed.
-    @nonexhaustive public enum Reason: Hashable, Sendable {
-        /// A failure of the proxy itself.
-        case generalFailure
-        /// The proxy's rules forbid the connection.
-        case notAllowed
-        /// The host's network cannot be reached.
-        case networkUnreachable
-        /// The host cannot be reached, or its name cannot be resolved.
-        case hostUnreachable
-        /// The host refuses the connection.
-        case connectionRefused
-        /// The packets' time to live has expired.
-        case timeToLiveExpired
-        /// The proxy does not connect to hosts.
-        case commandNotSupported
-        /// The proxy, or the protocol, does not have this kind of address.
-        case addressNotSupported
-        /// The request was rejected or has failed: SOCKS 4 tells no more.
-        case rejected
-        /// The proxy cannot ask the client's machine for the user (SOCKS 4).
-        case userUnknown
-        /// The proxy requires an authentication that the client does not have.
-        case authenticationRequired
-        /// The proxy accepts none of the offered ways of authentication (SOCKS 5).
-        case noAcceptableMethod
-        /// The user name or the password is wrong.
-        case authenticationFailed
-        /// A reply of this code, which the protocol does not define.
-        case code(UInt8)
-        /// HTTP's status, and the beginning of its phrase in printable ASCII.
-        case status(Int, String)
-        /// The reply is not of the protocol.
-        case notAProxy
-        /// The proxy has closed the connection before its reply.
-        case closed
-        /// A name, a user or a password is too long for the protocol, or has characters that it cannot have.
-        case cannotBeEncoded
-    }
-
-    /// The proxy's host and port.
-    public let proxy: String
-    /// The host and the port to connect to.
-    public let target: String
-    /// Why it has failed.
-    public let reason: Reason
-}
-
-extension StreamProxyError: CustomStringConvertible {
-    /// The host, the proxy and the reason.
-    public var description: String { "connect to \(target) through \(proxy): \(reason)" }
-}
-
-extension StreamProxyError.Reason: CustomStringConvertible {
-    /// The reason.
-    public var description: String {
-        switch self {
-        case .generalFailure: "general failure of the proxy"
-        case .notAllowed: "not allowed by the proxy's rules"
-        case .networkUnreachable: "network unreachable"
-        case .hostUnreachable: "host unreachable"
-        case .connectionRefused: "connection refused"
-        case .timeToLiveExpired: "time to live expired"
-        case .commandNotSupported: "the proxy does not connect to hosts"
-        case .addressNotSupported: "the proxy does not support this kind of address"
-        case .rejected: "rejected or failed"
-        case .userUnknown: "the proxy cannot identify the user"
-        case .authenticationRequired: "the proxy requires authentication"
-        case .noAcceptableMethod: "the proxy accepts none of the offered authentication methods"
-        case .authenticationFailed: "the proxy rejects the user name or the password"
-        case .code(let code): "unknown reply code \(code)"
-        case .status(let status, let phrase):
-            phrase.isEmpty ? "HTTP status \(status)" : "HTTP status \(status) \(phrase)"
-        case .notAProxy: "the reply is not a proxy's"
-        case .closed: "the proxy has closed the connection"
-        case .cannotBeEncoded: "a name, a user or a password cannot be sent to the proxy"
-        }
-    }
-}
-
 // MARK: - Streams
 
 extension Stream {
     /// The proxy to connect through; nil to connect directly, which is the default. Both halves of a pair
     /// share it.
     ///
-    /// Opening fails with a ``StreamProxyError`` if the proxy does not connect, and with an ``IOError`` or a
-    /// ``ResolverError`` that names the proxy if it cannot be reached itself. ``Stream/peerAddress`` is
+    /// Opening fails with an ``IOError``: with ``IOError/Reason/proxy(_:)`` if the proxy does not connect; if it cannot be
+    /// reached itself, with a subject that names the proxy. ``Stream/peerAddress`` is
     /// the proxy's.
     /// - Precondition: Set before the pair is opened, on a stream that connects to a host or to an IP
     ///   address; or, without effect, on one of a bound pair.

@@ -139,19 +139,16 @@ final class StreamEngine: Sendable {
     var error: (any Error)? {
         let (error, label) = state.withLock { ($0.machine.error, $0.name?.label) }
         if let failure = error as? IOError { return label == nil ? failure : failure.labelled(label) }
+        if let unmet = error as? UnmetRequirement { return failure(unmet.reason) }
         return (error as? Errno).map { failure($0) } ?? error
     }
 
+    func failure(_ errno: Errno) -> IOError { failure(.system(errno)) }
+
     /// The failure of what the stream does now.
-    ///
-    /// - Parameters:
-    ///   - bytesReceived: How many bytes came before the end of the stream, if that is the failure.
-    ///   - bytesRequested: How many bytes were asked for.
-    func failure(_ errno: Errno, bytesReceived: Int? = nil, bytesRequested: Int? = nil) -> IOError {
+    func failure(_ reason: IOError.Reason) -> IOError {
         let (backend, label) = state.withLock { ($0.backend, $0.name?.label) }
-        return IOError(
-            backend.failedOperation, givenSubject ?? backend.subject, errno, label: label,
-            bytesReceived: bytesReceived, bytesRequested: bytesRequested)
+        return IOError(backend.failedOperation, givenSubject ?? backend.subject, reason, label: label)
     }
 
     /// Whether the client forgot to open the stream. A subclass may write without opening its engine.

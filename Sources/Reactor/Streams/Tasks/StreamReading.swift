@@ -86,8 +86,8 @@ extension InputStream {
     ///   - count: The number of bytes.
     ///   - timeout: How long to wait for all of them; nil for no limit.
     /// - Returns: The bytes.
-    /// - Throws: ``IOError``; `Errno.noData` if the stream has fewer bytes: ``IOError/bytesReceived`` says how many, and
-    ///   is 0 for an end between two messages. `CancellationError`.
+    /// - Throws: ``IOError``; with ``IOError/Reason/ended(bytesReceived:bytesRequested:)`` if the stream has fewer bytes.
+    ///   `CancellationError`.
     /// - Precondition: As for ``readChunk(upTo:timeout:)``; `count` is not negative.
     nonisolated(nonsending) public func read(
         exactly count: Int, timeout: Duration? = nil
@@ -103,7 +103,7 @@ extension InputStream {
                     try engine.readIfReady(&bytes, upTo: size)
                 }
                 if new == 0 {
-                    throw engine.failure(.noData, bytesReceived: bytes.count, bytesRequested: count)
+                    throw engine.failure(.ended(bytesReceived: bytes.count, bytesRequested: count))
                 }
             }
             return bytes
