@@ -13,11 +13,7 @@ extension Errno: @retroactive CustomNSError {
     public var errorCode: Int { Int(rawValue) }
 }
 
-extension IOError: CustomNSError {
-    /// The description; and for a name that could not be resolved, the getaddrinfo(3) code under Cocoa's key for it.
-    public var errorUserInfo: [String: Any] {
-        var information: [String: Any] = [NSLocalizedDescriptionKey: description]
-        if case .resolver(let code) = reason { information["kCFGetAddrInfoFailureKey"] = Int(code.rawValue) }
-        return information
-    }
+extension IOError: LocalizedError {
+    /// The description.
+    public var errorDescription: String? { description }
 }

@@ -49,7 +49,6 @@ final class Relay {
     }
 
     func closes(after count: Int) {
-        guard !hasEnded else { return }
         bytesLeft = count
         if count == 0 { endSender() }
     }

@@ -86,7 +86,8 @@ public final class TestConnection {
     public func resume() { relay.isStalled = false }
 
     /// Closes this end, as if its process had ended, after the peer has received `count` more bytes. The peer reads the end of
-    /// the stream; further writes of both ends fail.
+    /// the stream, or fails with `Errno.connectionReset` if this end has not read all that had arrived; further writes of both
+    /// ends fail.
     ///
     /// - Precondition: `count` is not negative.
     public func close(afterBytes count: Int) {
@@ -95,7 +96,7 @@ public final class TestConnection {
     }
 
     /// Resets the connection: both ends fail with `Errno.connectionReset` when they have read what had arrived. An end whose
-    /// output had been shut down reads the end in its place.
+    /// output had been shut down reads the end in its place, and one whose input is not open fails with `Errno.brokenPipe`.
     public func reset() { relay.reset() }
 }
 

@@ -19,6 +19,11 @@ final class TestScope: Sendable {
         thread = TestThread(name: name)
     }
 
+    private let hasTimedOut = Mutex(false)
+
+    /// Whether the current test has exceeded its limit: what runs a loop again and again must end.
+    static var isOverdue: Bool { current?.hasTimedOut.withLock { $0 } ?? false }
+
     /// Runs `function`, which is a test, in its turn and for at most `timeLimit`.
     func run(timeLimit: Duration, _ function: @Sendable () async throws -> Void) async throws {
         await TestLimiter.shared.acquire(for: self)
@@ -31,6 +36,7 @@ final class TestScope: Sendable {
         async let result: Void = perform(function)
         guard await outcome.wait() else {
             Issue.record("This test has not ended within its limit. \(explanation)")
+            hasTimedOut.withLock { $0 = true }
             TestLimiter.shared.noteHanging(self)
             thread.runLoop?.stop()
             return  // This cancels the test, and waits for it.

@@ -28,7 +28,7 @@ final class TimeDomain: TimeSource {
         /// Descriptors that only code of the same threads makes ready, and at once, with their files: a number may be
         /// another file's by now.
         var ownDescriptors: [CInt: UInt64] = [:]
-        /// Decides on the order of what is ready at once; nil for the order of the kernel.
+        /// Determines the order of what is ready at once; nil for the order of the kernel.
         var seed: UInt64?
         /// One for each loop, so that the order does not depend on which thread comes first.
         var generators: [ObjectIdentifier: SeededGenerator] = [:]
@@ -44,7 +44,7 @@ final class TimeDomain: TimeSource {
 
     /// How long peers and tasks have, in milliseconds of real time, to make the loop busy before the clock jumps.
     private static let quietPeriod = 20
-    /// The same if the concurrency pool is so busy that tasks come to nothing in that time.
+    /// The limit while the concurrency pool is so busy that its tasks make no progress.
     private static let longestQuietPeriod = 500
 
     // MARK: The threads
@@ -69,7 +69,7 @@ final class TimeDomain: TimeSource {
 
     /// Replaces the calling thread's time.
     ///
-    /// - Parameter seed: Decides on the order of what is ready at once; nil for the kernel's order.
+    /// - Parameter seed: Determines the order of what is ready at once; nil for the kernel's order.
     static func enter(seed: UInt64?) -> TimeDomain {
         guard currentTimeSource == nil else { refuseNesting() }
         let domain = TimeDomain()
@@ -80,7 +80,8 @@ final class TimeDomain: TimeSource {
         return domain
     }
 
-    /// Gives the calling thread the kernel's time again, and ends the library's threads with this time.
+    /// Gives the calling thread the kernel's time again, and ends the library's threads with this time when they have nothing
+    /// left to do, such as bytes to send.
     func leave() {
         guard currentTimeSource === self else {
             fatalError(
@@ -91,7 +92,7 @@ final class TimeDomain: TimeSource {
             defer { threads = [:] }
             return Array(threads.values)
         }
-        for thread in threads { (thread as? RunLoopThread)?.stop() }
+        for thread in threads { (thread as? RunLoopThread)?.endWhenIdle() }
         state.withLock { state in
             state.hasEnded = true
             clocks.run()

@@ -44,8 +44,9 @@ public import Reactor
 /// ## Before and after
 ///
 /// Timers that are on the loop before the call fire in virtual time. Afterwards the thread has the kernel's time again:
-/// timers that are left fire as much later as the clock has moved, and a `ClockTimer` at its date. A `RunLoopThread` that the
-/// test has not stopped keeps its time, which runs as the kernel's does from then on.
+/// timers that are left fire as much later as the clock has moved, and a `ClockTimer` at its date. Streams that are left
+/// continue in the kernel's time. Timeouts of streams, and a `ClockTimer`, that were set before the call keep the kernel's
+/// time. A `RunLoopThread` that the test has not stopped keeps its time, which runs as the kernel's does from then on.
 public final class VirtualTime: Sendable {
     let domain: TimeDomain
 
@@ -77,13 +78,13 @@ public final class VirtualTime: Sendable {
         // In an empty mode the loop would not wait.
         let last = Timer(fireDate: end) { _ in }
         domain.loop.add(last, forMode: mode)
-        while now < end { domain.loop.run(in: mode, until: end) }
+        while now < end, !TestScope.isOverdue { domain.loop.run(in: mode, until: end) }
         last.invalidate()
         var passCount = 0
-        while passCount < Self.mostPasses {
-            let (othersWait, fired) = (domain.othersWait, domain.loop.statistics.callbacks.timers)
+        while passCount < Self.mostPasses, !TestScope.isOverdue {
+            let (othersWait, callCount) = (domain.othersWait, callCount)
             let result = domain.loop.run(in: mode, until: end, returnAfterSourceHandled: true)
-            if result == .handledSource || domain.loop.statistics.callbacks.timers > fired {
+            if result == .handledSource || result == .stopped || self.callCount > callCount {
                 passCount += 1
             } else if othersWait {
                 break
@@ -92,6 +93,12 @@ public final class VirtualTime: Sendable {
                 _ = poll(nil, 0, 1)
             }
         }
+    }
+
+    /// How many timers and blocks the loop has called.
+    private var callCount: Int {
+        let callbacks = domain.loop.statistics.callbacks
+        return callbacks.timers + callbacks.blocks
     }
 
     /// Suspends the task for `duration` of virtual time.
@@ -109,7 +116,8 @@ public final class VirtualTime: Sendable {
         domain.skip(duration)
     }
 
-    /// Runs the loop until nothing is ready, and nothing is scheduled. The clock moves to the last timer's date.
+    /// Runs the loop until nothing is ready, and nothing is scheduled in the modes that run; a nested run ends, too, if nothing
+    /// is scheduled for it. The clock moves to the last timer's date.
     ///
     /// Does not return while there is a repeating timer.
     ///
@@ -123,7 +131,7 @@ public final class VirtualTime: Sendable {
         domain.loop.add(source, forMode: mode)
         defer { source.invalidate() }
         domain.beginStoppingWhenIdle()
-        while !domain.hasBecomeIdle { domain.loop.run(in: mode) }
+        while !domain.hasBecomeIdle, !TestScope.isOverdue { domain.loop.run(in: mode) }
         domain.endStoppingWhenIdle()
     }
 

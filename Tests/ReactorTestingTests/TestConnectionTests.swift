@@ -25,6 +25,17 @@ import Testing
         }
     }
 
+    @Test func `an end that has ended its output can still be closed`() throws {
+        try withEnds { time, client, server in
+            try client.connection.output.shutDown()
+            time.runUntilIdle()
+            client.connection.close(afterBytes: 0)
+            server.write("too late")
+            time.runUntilIdle()
+            #expect(client.text == "" && server.events.last == .errorOccurred)
+        }
+    }
+
     @Test func `bytes arrive as much later as the sender's latency says`() throws {
         try withEnds { time, client, server in
             server.connection.latency = .seconds(3)

@@ -53,7 +53,8 @@ import Testing
 
     // MARK: Clock timers that fire after virtual time
 
-    @Test func `a repeating timer goes on after virtual time that ends before its firings are served`() throws
+    @Test func `a repeating timer continues after virtual time that ends before its firings are served`()
+        throws
     {
         let (loop, clock) = (RunLoop.current, ClockTimer.Clock.bootTime)
         var counts: [Int] = []

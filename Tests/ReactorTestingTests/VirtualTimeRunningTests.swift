@@ -3,7 +3,7 @@ import ReactorTestSupport
 import ReactorTesting
 import Testing
 
-/// Virtual time while it runs in real time: under a hold, and while a thread is blocked.
+/// How far virtual time runs: in real time under a hold and while a thread is blocked, and to its end.
 @Suite(.runLoop) struct VirtualTimeRunningTests {
     @Test func `each thread's timers fire under a hold, whichever loop waits last`() throws {
         try withVirtualTime { time in
@@ -115,5 +115,42 @@ import Testing
             isOver.value = true
             await task.value
         }
+    }
+
+    @Test func `blocks that post blocks all run at the last date, also when they stop the loop`() {
+        withVirtualTime { time in
+            let (loop, count) = (RunLoop.current, Shared(0))
+            @Sendable func post() {
+                guard
+                    count.update({
+                        $0 += 1
+                        return $0
+                    }) < 20
+                else { return }
+                loop.perform { post() }
+                loop.stop()
+            }
+            loop.perform { post() }
+            time.advance(by: .seconds(1))
+            #expect(count.value == 20)
+        }
+    }
+
+    @Test func `what remains to be sent is sent after virtual time, and its thread ends then`() throws {
+        let (server, size) = (try SocketPeer(listeningAt: .ipv4Loopback(port: 0)), 8_000_000)
+        let address = try server.localAddress
+        withVirtualTime { time in
+            let (input, output) = Stream.connection(to: address)
+            output.writeBufferSize = size
+            for stream in [input, output] as [Reactor.Stream] {
+                stream.schedule(in: .current, forMode: .default)
+                stream.open()
+            }
+            while !output.hasSpaceAvailable { time.advance(by: .milliseconds(1)) }
+            #expect(output.write([UInt8](repeating: 1, count: size)) == size)
+            output.close()
+            input.close()
+        }
+        #expect(try server.accept().receiveToEnd()?.count == size)
     }
 }

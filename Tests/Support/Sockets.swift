@@ -59,3 +59,17 @@ extension DatagramSocket {
         } catch { throw error.errno ?? .ioError }
     }
 }
+
+/// As `Reactor`'s, which the tests of the examples cannot use: they are another package.
+package enum SystemCall {
+    /// Makes a system call that returns -1 and sets `errno`; repeats it when a signal interrupts it.
+    @discardableResult
+    package static func make<Result: SignedInteger>(_ call: () -> Result) throws(Errno) -> Result {
+        while true {
+            let result = call()
+            let code = errno  // before anything else can overwrite it
+            guard result == -1 else { return result }
+            guard code == EINTR else { throw Errno(rawValue: code) }
+        }
+    }
+}

@@ -135,7 +135,8 @@ public final class Connection: Sendable {
         case open
         /// It was closed.
         case closed
-        /// It has failed: the error is an ``IOError``, or ReactorTLS's `TLSError`. Bytes that arrived before may be left to read.
+        /// It has failed: the error is an ``IOError``, or ReactorTLS's `TLSError`. Bytes that arrived before may be left to
+        /// read.
         case failed(any Error)
     }
 

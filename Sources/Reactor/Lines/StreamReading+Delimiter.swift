@@ -9,8 +9,8 @@ extension InputStream {
     ///   - limit: The most bytes before the delimiter.
     ///   - timeout: How long to wait for the delimiter; nil for no limit.
     /// - Returns: The bytes before the delimiter; nil if the stream ends before any byte.
-    /// - Throws: ``IOError``; with ``IOError/Reason/ended(bytesReceived:bytesRequested:)`` if bytes without a delimiter are left
-    ///   at the end; with `Errno.messageTooLong` if there are more than `limit` before it. `CancellationError`.
+    /// - Throws: ``IOError``; with ``IOError/Reason/ended(bytesReceived:bytesRequested:)`` if bytes without a delimiter are
+    ///   left at the end; with `Errno.messageTooLong` if there are more than `limit` before it. `CancellationError`.
     /// - Precondition: As for ``readChunk(upTo:timeout:)``.
     nonisolated(nonsending) public func read(
         until delimiter: [UInt8], limit: Int = LineFramer.defaultLimit, timeout: Duration? = nil

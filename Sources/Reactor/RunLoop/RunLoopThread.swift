@@ -63,7 +63,7 @@ public final class RunLoopThread: Sendable {
             source?.loopBegan(loop)
             loop.add(keepAlive, forMode: .default)
             ready.set(loop)
-            while !loop.inbox.isEndRequested(ofActivation: 1) { loop.run(in: .default) }
+            while !loop.inbox.isEndRequested(ofActivation: 1), loop.run(in: .default) != .finished {}
             keepAlive.invalidate()
             ending.endLoop()
             source?.loopEnded(loop)
@@ -104,6 +104,9 @@ public final class RunLoopThread: Sendable {
         thread.join()
         return isComplete
     }
+
+    /// Ends the thread once its loop has nothing left to serve. Does not wait for that.
+    package func endWhenIdle() { runLoop.perform { [keepAlive] in keepAlive.invalidate() } }
 
     /// The executor of the thread's loop in the common modes: for actors that live on the thread, and for
     /// tasks that prefer it.

@@ -61,7 +61,7 @@ public struct IOError: SubjectError, Hashable {
     }
 
     /// Describes an operation that failed with an error of a system call.
-    package init(_ operation: Operation, _ subject: String, _ errno: Errno, label: String? = nil) {
+    public init(_ operation: Operation, _ subject: String, _ errno: Errno, label: String? = nil) {
         self.init(operation, subject, .system(errno), label: label)
     }
 
@@ -101,8 +101,8 @@ extension IOError: CustomStringConvertible {
 // MARK: - Cocoa's codes
 
 extension IOError {
-    /// `NSPOSIXErrorDomain`, or `kCFErrorDomainCFNetwork` for the answer of a resolver or a proxy, as the domain of a Foundation
-    /// `NSError`.
+    /// `NSPOSIXErrorDomain`, or `kCFErrorDomainCFNetwork` for the answer of a resolver or a proxy, as the domain of a
+    /// Foundation `NSError`.
     public var _domain: String { errno == nil ? "kCFErrorDomainCFNetwork" : "NSPOSIXErrorDomain" }
 
     /// The errno value, `kCFHostErrorUnknown`, or one of Cocoa's codes of SOCKS errors, as the code of a Foundation `NSError`.

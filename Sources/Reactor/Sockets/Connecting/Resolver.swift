@@ -91,8 +91,8 @@ public enum Resolver {
     ///   - timeout: How long to wait; nil for as long as getaddrinfo(3) takes.
     /// - Returns: At least one address, in the order in which to try them.
     /// - Throws: ``IOError``, with ``IOError/Reason/resolver(_:)`` for the resolver's answer, and `Errno.timedOut` after the
-    ///   timeout; `CancellationError` as soon as the task is cancelled. A call of getaddrinfo(3) that has begun continues in the background,
-    ///   and its answer is discarded.
+    ///   timeout; `CancellationError` as soon as the task is cancelled. A call of getaddrinfo(3) that has begun continues in
+    ///   the background, and its answer is discarded.
     nonisolated(nonsending) public static func resolve(
         host: String, port: UInt16, family: SocketAddress.Family = .unspecified, timeout: Duration? = nil
     ) async throws -> [SocketAddress] {
