@@ -7,8 +7,8 @@ public import SystemPackage
 /// Adding one that it does not support, such as a regular file's, throws `Errno.notPermitted`: open such a file as a stream.
 ///
 /// The handler is called once in each pass of the loop while the descriptor is ready, so it should read or write, change its
-/// ``interest``, or ``cancel()``. It is not called again while it is under way, however deep activations nest. It is called
-/// and destroyed on the loop's thread, so it may capture what is not `Sendable`.
+/// ``interest``, or ``EventSource/cancel()``. It is not called again while it is under way, however deep activations nest. It
+/// is called and destroyed on the loop's thread, so it may capture what is not `Sendable`.
 ///
 /// Use a non-blocking descriptor (`O_NONBLOCK`), and expect `Errno.wouldBlock` if other code may read or write it too:
 /// readiness is what the kernel has reported last, and another handler of the same pass may have consumed it. If an
