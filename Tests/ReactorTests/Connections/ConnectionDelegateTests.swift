@@ -64,7 +64,7 @@ private final class EventLog: ConnectionDelegate {
 
     @Test func `a client's connection opens, sends and ends`() throws {
         let (server, client) = (EventLog(), log)
-        server.respond = { connection, event in
+        server.respond = { [unowned server] connection, event in
             if event == .endEncountered {
                 try? connection.send(server.bytes.reversed())
                 connection.finish()
@@ -265,7 +265,7 @@ private final class EventLog: ConnectionDelegate {
     @Test func `a failure that both directions find in nested runs is told once, as the last event`() throws {
         let (connection, peer) = try connect(.init(writeTimeout: .milliseconds(50), writeBufferSize: 1 << 20))
         log.takesBytes = false
-        log.respond = { [loop, log] connection, event in
+        log.respond = { [loop, unowned log] connection, event in
             guard event == .hasBytesAvailable, log.events.count(where: { $0 == event }) > 1 else { return }
             while !connection.receive().isEmpty {}
             for _ in 0..<10 { loop.poll() }
@@ -283,8 +283,8 @@ private final class EventLog: ConnectionDelegate {
         let (connection, peer) = try connect(.init(writeTimeout: .milliseconds(50), writeBufferSize: 1 << 20))
         var bytes: [UInt8] = []
         log.takesBytes = false
-        log.respond = { connection, event in
-            guard event == .hasBytesAvailable, self.log.events.count(where: { $0 == .hasBytesAvailable }) > 1
+        log.respond = { [unowned log] connection, event in
+            guard event == .hasBytesAvailable, log.events.count(where: { $0 == .hasBytesAvailable }) > 1
             else {
                 return
             }
