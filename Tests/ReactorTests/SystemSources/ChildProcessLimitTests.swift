@@ -115,11 +115,14 @@ import Testing
             child.standardInput!.open()
             _ = synchronously { child.standardInput!.write(Array("read\n".utf8)) }
             // Not closed before the process ends.
-            _ = Unmanaged.passRetained(child.standardInput!)
+            keptStream = child.standardInput
         }
         waitUntil { content(of: path) == Array("read\nsurvived\n".utf8) }
     }
 }
+
+/// A stream that a process does not release before it ends.
+private nonisolated(unsafe) var keptStream: OutputStream?
 
 /// Limits how many descriptors this process may open.
 private struct DescriptorLimit {
