@@ -7,7 +7,7 @@ public import SystemPackage
 /// Adding one that it does not support, such as a regular file's, throws `Errno.notPermitted`: open such a file as a stream.
 ///
 /// The handler is called once in each pass of the loop while the descriptor is ready, so it should read or write, change its
-/// ``interest``, or ``EventSource/cancel()``. It is not called again while it is under way, however deep activations nest. It
+/// ``interest``, or ``EventSource/cancel()``. It is not called again before it has returned, however deep activations nest. It
 /// is called and destroyed on the loop's thread, so it may capture what is not `Sendable`.
 ///
 /// Use a non-blocking descriptor (`O_NONBLOCK`), and expect `Errno.wouldBlock` if other code may read or write it too:

@@ -107,8 +107,8 @@ extension RunLoop {
 
         /// Serves what is ready, without waiting, and prepares the next wait.
         ///
-        /// - Returns: Whether to go on: false once ``RunLoop/stop()`` has been called, or the hosting has ended. The host
-        ///   decides what to do; the hosting itself continues after `stop()`.
+        /// - Returns: Whether the host should continue: false once ``RunLoop/stop()`` has been called, or the hosting has
+        ///   ended. The host decides what to do; the hosting itself continues after `stop()`.
         @discardableResult
         public func dispatch() -> Bool {
             let core = requireCurrent("RunLoop.Hosting.dispatch()")
