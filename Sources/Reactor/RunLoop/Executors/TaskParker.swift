@@ -15,17 +15,16 @@ import SystemPackage
 /// `@safe` is right because this retains the executor whose unowned references it keeps.
 @safe @usableFromInline
 final actor TaskParker: SerialExecutor {
-    /// Where the parked task continues.
-    @safe private struct Place {
+    /// Where the parked task continues: a hint, computed once for an actor. If it is stale, the runtime moves the task.
+    private struct Place {
         enum Isolation { case loop, main, other }
 
         /// The address of the actor that the task is isolated to; 0 for none, 1 before the first suspension.
         var actor: UInt = 1
-        /// A hint, computed once for an actor: if it is stale, the runtime moves the task.
         var isolation = Isolation.other
-        /// The executor that the task prefers, which the task keeps alive. The runtime takes a task with a preference to be
-        /// elsewhere unless its job is run with that.
-        var preference: UnownedTaskExecutor?
+        /// Whether the task prefers the loop's executor: the runtime takes a task with a preference to be elsewhere unless
+        /// its job is run with that.
+        var prefersLoop = false
     }
 
     nonisolated let loop: RunLoop
@@ -98,12 +97,8 @@ final actor TaskParker: SerialExecutor {
     @inline(__always)
     private nonisolated func takePermit(at actor: (any Actor)?) -> Bool {
         let address = actor.map { UInt(bitPattern: ObjectIdentifier($0)) } ?? 0
-        let preference = unsafe withUnsafeCurrentTask { unsafe $0?.unownedTaskExecutor }
         let (isPermitted, isKnown) = state.withLock { state in
-            guard case .permitted = state.phase else {
-                unsafe state.place.preference = preference
-                return (false, state.place.actor == address)
-            }
+            guard case .permitted = state.phase else { return (false, state.place.actor == address) }
             state.phase = .idle
             return (true, true)
         }
@@ -112,8 +107,9 @@ final actor TaskParker: SerialExecutor {
     }
 
     private nonisolated func remember(_ actor: (any Actor)?, at address: UInt) {
-        let isolation = isolation(of: actor)
-        state.withLock { ($0.place.actor, $0.place.isolation) = (address, isolation) }
+        let prefersLoop = unsafe withUnsafeCurrentTask { unsafe $0?.unownedTaskExecutor == preferred }
+        let place = Place(actor: address, isolation: isolation(of: actor), prefersLoop: prefersLoop)
+        state.withLock { $0.place = place }
     }
 
     private nonisolated func isolation(of actor: (any Actor)?) -> Place.Isolation {
@@ -153,7 +149,7 @@ final actor TaskParker: SerialExecutor {
         guard let (job, place) = takeJob() else { return }
         guard loop.isCurrent else { return send(job, to: place) }
         let serial = unsafe place.isolation == .main ? MainActor.sharedUnownedExecutor : serial
-        if unsafe place.preference != preferred {
+        if !place.prefersLoop {
             unsafe job.runSynchronously(on: serial)
         } else if place.isolation == .other {
             unsafe job.runSynchronously(on: preferred)
@@ -186,15 +182,13 @@ final actor TaskParker: SerialExecutor {
         }
     }
 
-    /// Enqueues `job` instead of running it inline.
+    /// Lets the task of `job` continue by way of the loop, if it belongs there, and otherwise of a worker.
+    ///
+    /// The worker runs the job as this actor's, for the runtime to move the task from there. The runtime's own pool would
+    /// not do: it takes a task that it is given to be where the task prefers to be.
     private nonisolated func send(_ job: UnownedJob, to place: Place) {
-        if unsafe place.preference == preferred || place.isolation == .loop {
-            executor.resume(job)
-        } else if let preference = unsafe place.preference?.asTaskExecutor() {
-            preference.enqueue(ExecutorJob(job))
-        } else {
-            globalConcurrentExecutor.enqueue(ExecutorJob(job))
-        }
+        if place.prefersLoop || place.isolation == .loop { return executor.resume(job) }
+        DispatchWorkers.run { [self] in unsafe job.runSynchronously(on: unownedExecutor) }
     }
 }
 
