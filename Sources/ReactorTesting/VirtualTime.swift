@@ -29,7 +29,7 @@ public import Reactor
 /// A task that waits on a loop waits in the loop's time, also from a thread of the concurrency pool (`Task.detached`, a child
 /// task of the main actor, a default actor): its sleep on the loop's clock, and the `timeout:` of its call. Such a task reads
 /// the time with `loop.clock().now`, as `Deadline.now` on its thread is the kernel's. A connection that it opens has its
-/// connect, idle and write timeouts in the kernel's time.
+/// connect, idle and write timeouts in the kernel's time, and a `ClockTimer` that it makes, also by `firings(of:)`, fires in it.
 ///
 /// ## What is real
 ///
@@ -67,14 +67,15 @@ public final class VirtualTime: Sendable {
     /// this.
     ///
     /// - Parameters:
-    ///   - duration: How far: not negative. Zero serves what is due or ready now.
+    ///   - duration: How far: not negative, and less than to `Deadline.distantFuture`. Zero serves what is due or ready now.
     ///   - mode: The mode to run the loop in; not `RunLoop.Mode.common`.
     /// - Precondition: Called on the thread of `withVirtualTime`.
     @available(*, noasync, message: "await advance(by:)")
     public func advance(by duration: Duration, inMode mode: RunLoop.Mode = .default) {
         precondition(duration >= .zero, "VirtualTime.advance(by:) cannot move the clock back.")
-        Self.requireOneMode(mode)
+        requireRun(in: mode)
         let end = now + duration
+        precondition(end < .distantFuture, "VirtualTime.advance(by:) cannot reach the end of the clock.")
         // In an empty mode the loop would not wait.
         let last = Timer(fireDate: end) { _ in }
         domain.loop.add(last, forMode: mode)
@@ -125,7 +126,7 @@ public final class VirtualTime: Sendable {
     /// - Precondition: Called on the thread of `withVirtualTime`.
     @available(*, noasync, message: "await the work itself")
     public func runUntilIdle(inMode mode: RunLoop.Mode = .default) {
-        Self.requireOneMode(mode)
+        requireRun(in: mode)
         // An empty mode would not run.
         let source = RunLoop.Source {}
         domain.loop.add(source, forMode: mode)
@@ -135,8 +136,11 @@ public final class VirtualTime: Sendable {
         domain.endStoppingWhenIdle()
     }
 
-    /// A run in the common modes would return at once.
-    private static func requireOneMode(_ mode: RunLoop.Mode) {
+    /// Requires that the calling thread can run the loop in `mode`: in the common modes it would return at once.
+    private func requireRun(in mode: RunLoop.Mode) {
+        precondition(
+            domain.loop.isCurrent,
+            "VirtualTime runs the loop on the thread that called withVirtualTime, and on no other.")
         precondition(
             mode != .common,
             "VirtualTime cannot run the loop in RunLoop.Mode.common: name one of the common modes.")

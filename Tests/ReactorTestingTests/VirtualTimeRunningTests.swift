@@ -153,4 +153,44 @@ import Testing
         }
         #expect(try server.accept().receiveToEnd()?.count == size)
     }
+
+    // MARK: Misuse
+
+    enum Misuse: String, CaseIterable, Codable, Sendable {
+        case backwards, forever, nested, commonModes, idleInCommonModes, elsewhere, idleElsewhere, negativeCount
+
+        func commit() throws {
+            switch self {
+            case .backwards: withVirtualTime { $0.advance(by: .seconds(-1)) }
+            case .forever: withVirtualTime { $0.advance(by: .seconds(Int64.max)) }
+            case .nested: withVirtualTime { _ in withVirtualTime { _ in } }
+            case .commonModes: withVirtualTime { $0.advance(by: .zero, inMode: .common) }
+            case .idleInCommonModes: withVirtualTime { $0.runUntilIdle(inMode: .common) }
+            case .elsewhere: try withVirtualTime { time in try onAThread { time.advance(by: .zero) } }
+            case .idleElsewhere: try withVirtualTime { time in try onAThread { time.runUntilIdle() } }
+            case .negativeCount: try TestConnection.pair().0.close(afterBytes: -1)
+            }
+        }
+
+        /// A part of the message.
+        var words: String {
+            switch self {
+            case .backwards: "back"
+            case .forever: "end of the clock"
+            case .nested: "already"
+            case .commonModes, .idleInCommonModes: "name one of the common modes"
+            case .elsewhere, .idleElsewhere: "on the thread that called withVirtualTime"
+            case .negativeCount: "negative"
+            }
+        }
+    }
+
+    @Test(arguments: Misuse.allCases)
+    func `misuse traps with a message`(misuse: Misuse) async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            [misuse] in
+            try onAThread { try misuse.commit() }
+        }
+        #expect(result.message.contains(misuse.words), "\(result.message)")
+    }
 }

@@ -373,24 +373,4 @@ import Testing
         }
         #expect(hasFired)
     }
-
-    // MARK: Misuse
-
-    @Test(arguments: ["backwards", "nested", "a negative count", "common modes", "idle in common modes"])
-    func `misuse traps with a message`(kind: String) async {
-        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            [kind] in
-            switch kind {
-            case "backwards": try onAThread { withVirtualTime { $0.advance(by: .seconds(-1)) } }
-            case "nested": try onAThread { withVirtualTime { _ in withVirtualTime { _ in } } }
-            case "common modes": try onAThread { withVirtualTime { $0.advance(by: .zero, inMode: .common) } }
-            case "idle in common modes":
-                try onAThread { withVirtualTime { $0.runUntilIdle(inMode: .common) } }
-            default: try TestConnection.pair().0.close(afterBytes: -1)
-            }
-        }
-        let words = ["backwards": "back", "nested": "already", "a negative count": "negative"]
-        let word = words[kind] ?? "name one of the common modes"
-        #expect(result.message.contains(word), "\(result.message)")
-    }
 }
