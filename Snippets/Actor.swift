@@ -25,7 +25,7 @@ actor Reader {
 
 try await withRunLoopThread(name: "reader") { thread in
     let reader = Reader(on: thread)
-    let total = try await withDeadline(.now + .seconds(60), clock: thread.runLoop.clock()) {
+    let total = try await thread.runLoop.clock().withDeadline(.now + .seconds(60)) {
         try await reader.count(of: .standardInput)
     }
     print("\(total) bytes")

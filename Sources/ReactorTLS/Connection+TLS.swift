@@ -22,7 +22,8 @@ extension Connection {
     /// ``TLSError/Reason/unprotectedBytes``: an attacker may have inserted them. A failed handshake fails the connection.
     ///
     /// - Throws: ``TLSError`` with ``TLSError/Reason/invalidSettings(_:)`` if the settings cannot be used, or the connection is
-    ///   closed, has failed, or has TLS.
+    ///   closed, has failed, or has TLS, or while a task iterates over its lines, which reads ahead: await
+    ///   ``Connection/read(until:limit:timeout:)`` for the lines before it.
     public func startTLS(_ settings: TLSSettings = .client()) throws(TLSError) {
         try streams.input.startTLS(settings)
     }

@@ -19,7 +19,8 @@ extension Stream {
     /// the connection without it, the input fails with ``TLSError/Reason/truncated`` after the last byte.
     ///
     /// - Throws: ``TLSError`` with ``TLSError/Reason/invalidSettings(_:)`` if the settings cannot be used, or
-    ///   the stream has no socket, is closed, has failed, or has TLS.
+    ///   the stream has no socket, is closed, has failed, or has TLS, or while a task iterates over its lines or bytes, which
+    ///   reads ahead.
     public func startTLS(_ settings: TLSSettings = .client()) throws(TLSError) {
         let security = try TLSSecurity(settings)
         guard protect(by: security) else {
@@ -35,7 +36,7 @@ extension Stream {
         default:
             property(forKey: .shouldCloseNativeSocketKey) == nil
                 ? "startTLS needs the stream of a socket, which an adopted descriptor has when it is open"
-                : "startTLS was called on a stream that has TLS, or whose connection has ended"
+                : "startTLS was called on a stream that has TLS, whose connection has ended, or while a task iterates over its lines or bytes"
         }
     }
 

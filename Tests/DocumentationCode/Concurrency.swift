@@ -21,7 +21,7 @@ private func count() async throws {
 
 private func copy(_ copyEverything: @escaping @Sendable () async throws -> Void) async throws {
     let clock = RunLoop.main.clock()
-    try await withDeadline(clock.now.advanced(by: .seconds(5)), clock: clock) { try await copyEverything() }
+    try await clock.withDeadline(.now + .seconds(5)) { try await copyEverything() }
 }
 
 private func tick() async {
@@ -35,7 +35,7 @@ private func tick() async {
         for try await chunk in connection.chunks() { try await connection.write(chunk) }
     }
 
-    let connections = try RunLoop.main.connections(at: .ipv6Any(port: 0)) { print($0) }
+    let connections = try RunLoop.main.connections(at: .ipv6Any(port: 0), faults: { print($0) })
     print("listening on \(connections.localAddress)")
     try await connections.run(limit: 1000) { connection in
         for try await chunk in connection.chunks() { try await connection.write(chunk) }
@@ -62,7 +62,7 @@ actor Account {
 }
 
 private func pingPeriodically(_ connection: Connection) async throws {
-    try await connection.run {
+    try await connection.run(cancelsWriting: true) {
         for try await line in connection.lines() { print(line) }
     } writing: {
         for await _ in RunLoop.main.ticks(every: .seconds(30)) { try await connection.write("ping\n") }
@@ -73,7 +73,7 @@ private func endServer(
     _ serve: @escaping @Sendable (Listener.Connections) async throws -> Void
 ) async throws {
     let thread = try RunLoopThread(name: "network")
-    let connections = try thread.runLoop.connections(at: .ipv6Any(port: 7007)) { print($0) }
+    let connections = try thread.runLoop.connections(at: .ipv6Any(port: 7007), faults: { print($0) })
     let server = Task(executorPreference: thread.executor) { try await serve(connections) }
     await thread.shutDown()
     try await server.value

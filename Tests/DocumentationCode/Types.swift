@@ -28,7 +28,7 @@ private final class Printer: StreamDelegate {
 }
 
 private func connections() async throws {
-    let connections = try RunLoop.main.connections(at: .ipv6Any(port: 7)) { print($0) }
+    let connections = try RunLoop.main.connections(at: .ipv6Any(port: 7), faults: { print($0) })
     try await connections.run { connection in
         for try await chunk in connection.chunks() { try await connection.write(chunk) }
     }

@@ -60,4 +60,11 @@ private final class Echo: ConnectionDelegate {
         try await exchange(with: address)
         await thread.shutDown()
     }
+
+    @Test func `a client's security for a server traps with a message`() async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            try await Listener.run(at: .ipv4Loopback(port: 0), security: .tls()) { _ in }
+        }
+        #expect(result.message.contains("needs a server's security"))
+    }
 }

@@ -138,14 +138,14 @@ func answer(of question: @escaping @Sendable () async throws -> String, on loop:
     -> String
 {
     let clock = loop.clock()
-    return try await withDeadline(clock.now + .seconds(5), clock: clock) { try await question() }
+    return try await clock.withDeadline(clock.now + .seconds(5)) { try await question() }
 }
 
 @Suite(.runLoop) struct AnswerTests {
     @Test func `an answer that takes longer than five seconds is an error`() async {
         await withVirtualTime { time in
             let (start, clock) = (time.now, time.loop.clock())
-            await #expect(throws: DeadlineError.self) {
+            await #expect(throws: RunLoop.Clock.DeadlineError.self) {
                 try await answer(
                     of: {
                         try await clock.sleep(for: .seconds(6))

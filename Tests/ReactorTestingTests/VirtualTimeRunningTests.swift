@@ -157,7 +157,8 @@ import Testing
     // MARK: Misuse
 
     enum Misuse: String, CaseIterable, Codable, Sendable {
-        case backwards, forever, nested, commonModes, idleInCommonModes, elsewhere, idleElsewhere, negativeCount
+        case backwards, forever, nested, commonModes, idleInCommonModes
+        case elsewhere, idleElsewhere, negativeCount
 
         func commit() throws {
             switch self {

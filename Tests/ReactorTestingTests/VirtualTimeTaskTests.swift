@@ -74,8 +74,8 @@ import Testing
     @Test @MainActor func `a deadline is kept for an operation of the main actor`() async {
         await withVirtualTime { time in
             let (start, clock) = (time.now, time.loop.clock())
-            await #expect(throws: DeadlineError.self) {
-                try await withDeadline(start + .seconds(5), clock: clock) {
+            await #expect(throws: RunLoop.Clock.DeadlineError.self) {
+                try await clock.withDeadline(start + .seconds(5)) {
                     try await clock.sleep(for: .seconds(60))
                 }
             }

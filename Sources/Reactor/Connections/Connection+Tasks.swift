@@ -45,7 +45,7 @@ extension Connection {
     nonisolated(nonsending) public func open() async throws {
         if halves.input.streamStatus == .open, halves.output.streamStatus != .notOpen { return }
         do {
-            let use = StreamUse(halves.input)
+            let use = try StreamUse(halves.input)
             try await use.waitUntilOpen(isolation: #isolation)
             halves.output.open()
         } catch {
@@ -74,8 +74,9 @@ extension Connection {
     ///   - count: The most bytes, at least one.
     ///   - timeout: How long to wait; nil for no limit.
     /// - Returns: At least one byte; nil at the end.
-    /// - Throws: ``IOError``, or the error of opening; `CancellationError`.
-    /// - Precondition: No other task reads the connection, and it has no delegate.
+    /// - Throws: ``IOError``, `Errno.resourceBusy` while another task reads the connection or iterates over it; the error of
+    ///   opening; `CancellationError`.
+    /// - Precondition: The connection has no delegate.
     nonisolated(nonsending) public func read(
         upTo count: Int = InputStream.defaultChunkSize, timeout: Duration? = nil
     ) async throws -> [UInt8]? {
@@ -231,7 +232,7 @@ extension Connection {
     /// other is cancelled.
     ///
     /// ```swift
-    /// try await connection.run {
+    /// try await connection.run(cancelsWriting: true) {
     ///     for try await line in connection.lines() { print(line) }
     /// } writing: {
     ///     for await _ in RunLoop.main.ticks(every: .seconds(30)) { try await connection.write("ping\n") }
@@ -239,10 +240,13 @@ extension Connection {
     /// ```
     ///
     /// - Parameters:
-    ///   - reading: Reads the connection. When it returns, `writing` is cancelled.
+    ///   - cancelsWriting: Whether `writing` is cancelled when `reading` returns. A peer that ends its output may still wait
+    ///     for answers; a write that is cancelled after some bytes fails the connection.
+    ///   - reading: Reads the connection.
     ///   - writing: Writes it. When it returns, `reading` continues.
     /// - Throws: What the first of them throws.
     nonisolated(nonsending) public func run(
+        cancelsWriting: Bool = false,
         @_inheritActorContext reading: @escaping @Sendable () async throws -> Void,
         @_inheritActorContext writing: @escaping @Sendable () async throws -> Void
     ) async throws {
@@ -255,9 +259,10 @@ extension Connection {
                 try await reading()
                 return true
             }
+            // Before the group ends, which waits for the other.
             defer { group.cancelAll() }
             while let hasRead = try await group.next() {
-                if hasRead { break }
+                if hasRead, cancelsWriting { break }
             }
         }
     }

@@ -17,7 +17,7 @@ public import SystemPackage
 ///
 /// Tasks and threads share a connection. One task reads at a time, a second one traps. Any number may write: each write is
 /// whole, and they take turns in the order of their calls. Reading and writing do not wait for one another, so that two child
-/// tasks can serve both directions (``run(reading:writing:)``). With a delegate no task may use the connection.
+/// tasks can serve both directions (``run(cancelsWriting:reading:writing:)``). With a delegate no task may use the connection.
 ///
 /// ## Its end
 ///

@@ -133,7 +133,14 @@ extension EventSubscription {
     ) async throws(Errno) -> Element {
         if Task.isCancelled { throw .canceled }
         while true {
-            if !state.isEnding, !state.isOver, let element = try take() { return element }
+            switch state.beginTaking() {
+            case .now: if let element = try take() { return element }
+            case .afterPass:
+                state.parker.unparkAfterPass()
+                try await state.parker.park(until: deadline)
+                continue
+            case .never: break
+            }
             try await wait(until: deadline)
         }
     }

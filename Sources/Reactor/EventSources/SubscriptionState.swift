@@ -16,7 +16,22 @@ final class SubscriptionState: Sendable {
         /// There will be no more events.
         var isOver = false
         var failure: Errno?
+        /// The attempts to take an element on a loop's thread since its last poll.
+        var attempts = 0
+        var poll = Poll.unknown
     }
+
+    /// When the consumer may try to take an element without waiting.
+    enum Turn {
+        case now
+        /// After the loop's other work.
+        case afterPass
+        /// There is no further one.
+        case never
+    }
+
+    /// How many elements a task takes in one pass of its loop: as many as a source of the loop.
+    private static let mostAttempts = 32
 
     @usableFromInline let parker: TaskParker
     private let state: Mutex<State>
@@ -84,6 +99,17 @@ final class SubscriptionState: Sendable {
     var isPaused: Bool { state.withLock { $0.isPaused } }
 
     // MARK: For the consumer
+
+    /// Notes that the consumer tries to take an element, unless it has done that often in this pass of its thread's loop.
+    func beginTaking() -> Turn {
+        state.withLock { state in
+            if state.isEnding || state.isOver { return .never }
+            if state.poll == .unknown || state.poll != .last { (state.attempts, state.poll) = (0, .last) }
+            if state.attempts == Self.mostAttempts { return .afterPass }
+            state.attempts += 1
+            return .now
+        }
+    }
 
     /// Notes that the consumer waits.
     ///

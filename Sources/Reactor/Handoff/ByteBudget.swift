@@ -7,7 +7,7 @@
 /// ```swift
 /// let budget = ByteBudget(limit: 4 << 20)
 /// let limits = HandoffLimits(chunkSize: 16_384, bytesInFlight: 32_768, budget: budget)
-/// let handoff = ChunkHandoff(connection.input, to: Checksum(), on: .global(), limits: limits)
+/// let handoff = ChunkHandoff(connection.streams.input, to: Checksum(), on: .global(), limits: limits)
 /// ```
 ///
 /// A chunk counts from before its memory is allocated until it is freed, which is as soon as it has been

@@ -16,7 +16,7 @@ extension InputStream {
         until delimiter: [UInt8], limit: Int = LineFramer.defaultLimit, timeout: Duration? = nil
     ) async throws -> [UInt8]? {
         require(!delimiter.isEmpty, "InputStream.read(until:) needs a delimiter of at least one byte.")
-        let use = StreamUse(self, timeout: timeout, readsAhead: true)
+        let use = try StreamUse(self, timeout: timeout, readsAhead: true)
         var bytes: [UInt8] = []
         do {
             let end = try await use.read(into: &bytes, until: delimiter, limit: limit, isolation: #isolation)

@@ -122,8 +122,8 @@ public final class RunLoopThread: Sendable {
 ///
 /// ```swift
 /// try await withRunLoopThread(name: "network") { thread in
-///     let connection = Connection(on: thread.runLoop)
-///     await connection.greet()
+///     let account = Account(on: thread.runLoop)  // an actor
+///     await account.load()
 /// }
 /// ```
 ///

@@ -79,13 +79,13 @@ import Testing
         async throws
     {
         let clock = home.loop.clock()
-        #expect(try await withDeadline(.now + .seconds(3600), clock: clock) { 42 } == 42)
+        #expect(try await clock.withDeadline(.now + .seconds(3600)) { 42 } == 42)
         await #expect(throws: Failure.self) {
-            try await withDeadline(.now + .seconds(3600), clock: clock) { throw Failure() }
+            try await clock.withDeadline(.now + .seconds(3600)) { throw Failure() }
         }
         let isIsolated = try await Task { @MainActor in
             var isSet = false
-            try await withDeadline(.now + .seconds(3600), clock: RunLoop.main.clock()) {
+            try await RunLoop.main.clock().withDeadline(.now + .seconds(3600)) {
                 MainActor.assertIsolated()
                 isSet = true
             }
@@ -96,14 +96,14 @@ import Testing
 
     @Test func `a late operation is cancelled, and its error is that of the deadline`() async throws {
         let clock = home.loop.clock()
-        let error = await #expect(throws: DeadlineError.self) {
-            try await withDeadline(.now + .milliseconds(1), clock: clock) {
+        let error = await #expect(throws: RunLoop.Clock.DeadlineError.self) {
+            try await clock.withDeadline(.now + .milliseconds(1)) {
                 try await clock.sleep(for: .seconds(3600))
             }
         }
-        #expect(error?.underlying is CancellationError)
+        #expect(error?.underlyingError is CancellationError)
         // One that ignores its cancellation still returns its result.
-        let value = try await withDeadline(.now + .milliseconds(1)) {
+        let value = try await clock.withDeadline(.now + .milliseconds(1)) {
             while !Task.isCancelled { await Task.yield() }
             return 42
         }
@@ -111,15 +111,17 @@ import Testing
     }
 
     @Test func `an operation that is cancelled for another reason is not late`() async throws {
-        await #expect(throws: Failure.self) {
-            try await withDeadline(.now + .seconds(3600), clock: FailingClock()) {
+        let thread = try RunLoopThread(name: "ended")
+        let ended = thread.runLoop.clock()
+        thread.stop()
+        await #expect(throws: CancellationError.self) {
+            try await ended.withDeadline(.now + .seconds(3600)) {
                 while !Task.isCancelled { await Task.yield() }
             }
         }
+        let clock = home.loop.clock()
         let task = Task {
-            try await withDeadline(.now + .seconds(3600), clock: .continuous) {
-                try await Task.sleep(for: .seconds(3600))
-            }
+            try await clock.withDeadline(.now + .seconds(3600)) { try await clock.sleep(for: .seconds(3600)) }
         }
         task.cancel()
         await #expect(throws: CancellationError.self) { try await task.value }
@@ -127,11 +129,3 @@ import Testing
 }
 
 private struct Failure: Error {}
-
-/// A clock whose sleeps fail.
-private struct FailingClock: Clock {
-    var now: Deadline { .now }
-    var minimumResolution: Duration { .nanoseconds(1) }
-
-    func sleep(until deadline: Deadline, tolerance: Duration?) async throws { throw Failure() }
-}

@@ -31,6 +31,17 @@ import Testing
         withExtendedLifetime(clients) {}
     }
 
+    @Test func `accepting leaves the loop to its other work`() async throws {
+        let (loop, connections, count, hasRun) = (home.loop, try connections(), 60, Shared(false))
+        let clients = try (0..<count).map { _ in try SocketPeer(connectedTo: connections.localAddress) }
+        try await Task(executorPreference: home.executor) {
+            loop.perform { hasRun.value = true }
+            for _ in 0..<count { try await connections.accept().close() }
+            #expect(hasRun.value)
+        }.value
+        withExtendedLifetime(clients) {}
+    }
+
     @Test func `a connection that is not awaited stays in the backlog`() async throws {
         let folder = TemporaryFolder()
         let address = try SocketAddress(unixPath: folder.path("socket"))

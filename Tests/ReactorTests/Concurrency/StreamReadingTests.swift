@@ -8,6 +8,26 @@ import Testing
 @Suite(.runLoop) struct StreamReadingTests {
     private let home = LoopThread()
 
+    // MARK: Other work
+
+    @Test(arguments: [true, false])
+    func `operations that never have to wait leave the loop to its other work`(isReading: Bool) async throws {
+        let (loop, hasRun) = (home.loop, Shared(false))
+        try await Task(executorPreference: home.executor) {
+            let input = InputStream(data: [UInt8](repeating: 0, count: 100_000))
+            let output = OutputStream.toMemory()
+            loop.perform { hasRun.value = true }
+            for _ in 0..<10_000 where !hasRun.value {
+                if isReading {
+                    _ = try await input.read(exactly: 10)
+                } else {
+                    try await output.writeAll([0])
+                }
+            }
+            #expect(hasRun.value)
+        }.value
+    }
+
     // MARK: Everything arrives
 
     @Test(arguments: TaskPlace.allCases, StreamKind.finite.filter(\.isInput))

@@ -228,9 +228,9 @@ import Testing
             defer { withExtendedLifetime(pipe) {} }
             switch self {
             case .twoReaders:
-                await withTaskGroup { group in
-                    for _ in 0..<2 { group.addTask { _ = try? await input.value.readChunk() } }
-                }
+                let iterator = input.value.chunks.makeAsyncIterator()
+                _ = input.value.lines.makeAsyncIterator()
+                withExtendedLifetime(iterator) {}
             case .noBytes: _ = try await input.value.readChunk(upTo: -1) { $0.byteCount }
             case .aDelegateFirst:
                 input.value.delegate = recorder

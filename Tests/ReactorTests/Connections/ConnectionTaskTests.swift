@@ -182,6 +182,37 @@ import Testing
         #expect(connection.descriptor == nil && peer.receiveToEnd() == [])
     }
 
+    @Test func `what remains to be written after the peer's last line is written`() async throws {
+        let (connection, peer) = try pair()
+        peer.send("one\ntwo\n")
+        peer.shutDown()
+        let (lines, queue) = AsyncStream.makeStream(of: String.self)
+        try await connection.run {
+            for try await line in connection.lines() { queue.yield(line) }
+            queue.finish()
+        } writing: {
+            for await line in lines {
+                await Task.yield()
+                try await connection.write("\(line)!")
+            }
+        }
+        connection.close()
+        #expect(peer.receiveToEnd().map { String(bytes: $0) } == "one!two!")
+    }
+
+    @Test func `a read within an iteration over the same connection fails, and takes nothing`() async throws {
+        let (connection, peer) = try pair()
+        peer.send("header\nbody")
+        peer.shutDown()
+        for try await line in connection.lines() {
+            #expect(line == "header")
+            let error = await thrownError { _ = try await connection.read(exactly: 4) }
+            #expect(error?.errno == .resourceBusy)
+            break
+        }
+        #expect(try await connection.read(exactly: 4) == Array("body".utf8))
+    }
+
     @Test func `closing ends the calls of other tasks`() async throws {
         let (connection, peer) = try pair()
         let reading = Task { _ = try await connection.read() }
@@ -205,7 +236,7 @@ private actor Chat {
     init(on executor: RunLoop.Executor) { self.executor = executor }
 
     func serve(_ connection: Connection) async throws {
-        try await connection.run {
+        try await connection.run(cancelsWriting: true) {
             for try await line in connection.lines() { self.lines.append(line) }
         } writing: {
             try await connection.write("hello")

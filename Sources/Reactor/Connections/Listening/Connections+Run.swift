@@ -47,12 +47,15 @@ extension Listener.Connections {
     ///   - limitPerPeer: How many of them may come from one IP address. Further ones are reset.
     ///   - body: Serves a connection, which nothing has opened yet.
     /// - Throws: ``IOError`` if the socket fails; `CancellationError`.
-    /// - Precondition: No other task accepts; the limits are positive.
+    /// - Precondition: No other task accepts; the limits are positive; `security` is a server's.
     nonisolated(nonsending) public func run(
         security: Connection.Security? = nil, limit: Int = .max, limitPerPeer: Int = .max,
         _ body: @escaping @Sendable (Connection) async throws -> Void
     ) async throws {
         require(limit > 0 && limitPerPeer > 0, "Connections.run needs a limit of at least one connection.")
+        require(
+            security?.security.isServer ?? true,
+            "Connections.run needs a server's security, such as .tls(.server(identity)).")
         let served = ServedConnections(limit: limit, limitPerPeer: limitPerPeer)
         try await withTaskExecutorPreference(executor) {
             try await withThrowingDiscardingTaskGroup { group in

@@ -32,12 +32,13 @@ extension InputStream {
     ///   - size: The most bytes, at least one.
     ///   - timeout: How long to wait; nil for no limit.
     /// - Returns: At least one byte; nil at the end.
-    /// - Throws: ``IOError``, `CancellationError`.
-    /// - Precondition: No other task reads the stream; it has no delegate, and is not handed off.
+    /// - Throws: ``IOError``, `Errno.resourceBusy` while another task reads the stream or iterates over it;
+    ///   `CancellationError`.
+    /// - Precondition: The stream has no delegate, and is not handed off.
     nonisolated(nonsending) public func readChunk(
         upTo size: Int = defaultChunkSize, timeout: Duration? = nil
     ) async throws -> [UInt8]? {
-        let use = StreamUse(self, timeout: timeout)
+        let use = try StreamUse(self, timeout: timeout)
         let chunk = try await use.readChunk(upTo: size, isolation: #isolation).trimmed()
         return chunk.isEmpty ? nil : chunk
     }
@@ -56,7 +57,7 @@ extension InputStream {
         upTo size: Int = defaultChunkSize, timeout: Duration? = nil,
         _ body: nonisolated(nonsending) (RawSpan) async throws -> Result
     ) async throws -> Result? {
-        let use = StreamUse(self, timeout: timeout)
+        let use = try StreamUse(self, timeout: timeout)
         let chunk = try await use.readChunk(upTo: size, isolation: #isolation)
         return chunk.isEmpty ? nil : try await body(unsafe chunk.span.bytes)
     }
@@ -74,7 +75,7 @@ extension InputStream {
     ) async throws -> Int {
         require(
             !buffer.isFull, "InputStream.read(into:) needs a buffer with room for at least one byte.")
-        let use = StreamUse(self, timeout: timeout)
+        let use = try StreamUse(self, timeout: timeout)
         return try await use.next(isolation: #isolation) { try engine.readIfReady(appendingTo: &buffer) }
     }
 
@@ -93,7 +94,7 @@ extension InputStream {
         exactly count: Int, timeout: Duration? = nil
     ) async throws -> [UInt8] {
         require(count >= 0, "InputStream.read(exactly:) needs a number of bytes (it is \(count)).")
-        let use = StreamUse(self, timeout: timeout, readsAhead: true)
+        let use = try StreamUse(self, timeout: timeout, readsAhead: true)
         var bytes: [UInt8] = []
         do {
             try Task.checkCancellation()

@@ -130,7 +130,7 @@ final class EagerReader {
 
     /// - Parameter readsAhead: Whether the iteration keeps bytes that it has not returned.
     init(_ stream: InputStream, readsAhead: Bool = false) {
-        use = StreamUse(stream, readsAhead: readsAhead)
+        use = StreamUse(iterating: stream, readsAhead: readsAhead)
     }
 
     /// Reads up to `size` bytes without waiting, in memory of about their number.

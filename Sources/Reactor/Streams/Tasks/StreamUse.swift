@@ -9,30 +9,37 @@ final class StreamUse {
     private var deadline: Deadline?
     private var parker: TaskParker?
     private var timer: UnparkTimer?
-    /// The transfers since the task was last to wait.
-    private var transfers = 0
+    /// The transfers since the task was last to wait, with those of the uses before it in the same pass of a loop.
+    private var transfers: Int
 
-    /// - Precondition: No other task uses the stream, and it has no delegate.
-    convenience init(_ stream: Stream, timeout: Duration? = nil, readsAhead: Bool = false) {
+    /// For one operation. Fails if another task uses the stream: that may depend on the peer, and is no mistake to end the
+    /// process for.
+    convenience init(_ stream: Stream, timeout: Duration? = nil, readsAhead: Bool = false) throws {
         let delegate = stream.engine.taskDelegate()
-        let isFree = delegate.beginsUse(readsAhead: readsAhead)
-        require(isFree, "Two tasks read the same stream: only one may at a time.")
-        self.init(stream, delegate, timeout)
+        guard let transfers = delegate.beginUse(readsAhead: readsAhead) else {
+            throw stream.engine.failure(.resourceBusy)
+        }
+        self.init(stream, delegate, timeout, transfers)
     }
 
-    /// Fails if another task writes the stream. That depends on its peer, and is no mistake to end the process for.
-    convenience init(writing stream: OutputStream, timeout: Duration? = nil) throws {
+    /// For an iteration, which begins without being able to fail.
+    ///
+    /// - Precondition: No other task reads the stream.
+    convenience init(iterating stream: InputStream, readsAhead: Bool) {
         let delegate = stream.engine.taskDelegate()
-        guard delegate.beginsUse() else { throw stream.engine.failure(.resourceBusy) }
-        self.init(stream, delegate, timeout)
+        guard let transfers = delegate.beginUse(readsAhead: readsAhead) else {
+            fatalError("Two tasks read the same stream: only one may at a time.")
+        }
+        self.init(stream, delegate, nil, transfers)
     }
 
-    private init(_ stream: Stream, _ delegate: UnparkingDelegate, _ timeout: Duration?) {
+    private init(_ stream: Stream, _ delegate: UnparkingDelegate, _ timeout: Duration?, _ transfers: Int) {
         (self.stream, self.delegate, self.timeout) = (stream, delegate, timeout)
+        self.transfers = transfers
         stream.open()
     }
 
-    deinit { delegate.endUse() }
+    deinit { delegate.endUse(transfers: transfers) }
 
     /// Whether the task may move bytes before it waits. 8 transfers per event on the loop's thread, so that its other work is
     /// not delayed; 64 elsewhere, where an event costs a thread switch.
@@ -66,9 +73,11 @@ final class StreamUse {
         preparing prepare: ((UnparkingDelegate) -> Void)? = nil, _ now: () throws -> Result?
     ) async throws -> Result {
         while true {
+            let isDelayed = !mayTransfer
             if let result = try transfer(now) { return result }
             let parker = try parker(isolation, isScheduled: isScheduled)
             prepare?(delegate)
+            if isDelayed { delegate.unparkTaskAfterPass() }
             await parker.park(isolation: isolation)
         }
     }

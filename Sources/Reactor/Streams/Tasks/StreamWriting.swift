@@ -18,7 +18,7 @@ extension OutputStream {
         _ bytes: RawSpan, accepted: inout Int, timeout: Duration? = nil
     ) async throws {
         accepted = 0
-        let use = try StreamUse(writing: self, timeout: timeout)
+        let use = try StreamUse(self, timeout: timeout)
         try Task.checkCancellation()
         while accepted < bytes.byteCount {
             let rest = bytes.extracting(droppingFirst: accepted)
@@ -65,7 +65,7 @@ extension OutputStream {
         contentsOf file: FileDescriptor, range: Range<Int>, accepted: inout Int, timeout: Duration? = nil
     ) async throws {
         accepted = 0
-        let use = try StreamUse(writing: self, timeout: timeout)
+        let use = try StreamUse(self, timeout: timeout)
         try Task.checkCancellation()
         while accepted < range.count {
             let rest = FilePart(file, range.dropFirst(accepted))
@@ -90,7 +90,7 @@ extension OutputStream {
     /// - Throws: ``IOError``; `Errno.resourceBusy` if another task is writing the stream. `CancellationError`.
     /// - Precondition: As for ``writeAll(_:accepted:timeout:)-(RawSpan,_,_)``.
     nonisolated(nonsending) public func flush(timeout: Duration? = nil) async throws {
-        let use = try StreamUse(writing: self, timeout: timeout)
+        let use = try StreamUse(self, timeout: timeout)
         try await use.flush(isolation: #isolation)
     }
 
@@ -105,7 +105,7 @@ extension OutputStream {
     ///   task is writing it. `CancellationError`.
     /// - Precondition: As for ``writeAll(_:accepted:timeout:)-(RawSpan,_,_)``.
     nonisolated(nonsending) public func shutDown(timeout: Duration? = nil) async throws {
-        let use = try StreamUse(writing: self, timeout: timeout)
+        let use = try StreamUse(self, timeout: timeout)
         try await use.flush(isolation: #isolation)
         do throws(Errno) { try engine.shutDown() } catch { throw streamError ?? engine.failure(error) }
     }

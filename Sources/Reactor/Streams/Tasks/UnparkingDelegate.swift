@@ -9,6 +9,9 @@ final class UnparkingDelegate: StreamDelegate, Sendable {
         var parker: TaskParker?
         var isInUse = false
         var readsAhead = false
+        /// The transfers of the uses that have ended, on a loop's thread since its last poll.
+        var transfers = 0
+        var poll = Poll.unknown
     }
 
     private let state = Mutex(State())
@@ -38,16 +41,23 @@ final class UnparkingDelegate: StreamDelegate, Sendable {
     /// Lets the task, which is about to wait though it could go on, continue after a pass of its loop.
     func unparkTaskAfterPass() { parker?.unparkAfterPass() }
 
-    /// Makes the caller the only user, until ``endUse()``; false if there is one.
-    func beginsUse(readsAhead: Bool = false) -> Bool {
+    /// Makes the caller the only user, until ``endUse(transfers:)``.
+    ///
+    /// - Returns: How many transfers other uses have made in the same pass of the calling thread's loop; nil if there is a user.
+    func beginUse(readsAhead: Bool = false) -> Int? {
         state.withLock { state in
-            if state.isInUse { return false }
+            if state.isInUse { return nil }
             (state.isInUse, state.readsAhead) = (true, readsAhead)
-            return true
+            return state.poll != .unknown && state.poll == .last ? state.transfers : 0
         }
     }
 
-    func endUse() { state.withLock { ($0.isInUse, $0.readsAhead) = (false, false) } }
+    func endUse(transfers: Int) {
+        state.withLock { state in
+            (state.isInUse, state.readsAhead) = (false, false)
+            (state.transfers, state.poll) = (transfers, .last)
+        }
+    }
 
     /// Where the stream's events unpark the task from now on. A new one has a permit, because earlier events may have come to
     /// the one before it, or to none.
