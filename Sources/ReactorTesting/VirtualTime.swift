@@ -29,7 +29,7 @@ public import Reactor
 /// A task that waits on a loop waits in the loop's time, also from a thread of the concurrency pool (`Task.detached`, a child
 /// task of the main actor, a default actor): its sleep on the loop's clock, and the `timeout:` of its call. Such a task reads
 /// the time with `loop.clock().now`, as `Deadline.now` on its thread is the kernel's. A connection that it opens has its
-/// connect, idle and write timeouts in the kernel's time, and a `ClockTimer` that it makes, also by `firings(of:)`, fires in it.
+/// connect, idle and write timeouts in the kernel's time, and so fires a `ClockTimer` that it makes, also by `firings(of:)`.
 ///
 /// ## What is real
 ///

@@ -5,7 +5,7 @@ public import SystemPackage
 public protocol SubjectError: Error, Sendable, CustomStringConvertible {
     /// What has failed: a path, an address, a host with its port, a descriptor, or a request.
     var subject: String { get }
-    /// The error of the system call that failed; nil if the reason is another one.
+    /// The error of the system call that failed, or the one that says the same; nil if there is none.
     var errno: Errno? { get }
 }
 

@@ -4,7 +4,7 @@ extension RunLoop {
     /// Listens at `address`, and accepts a connection each time that one is awaited.
     ///
     /// ```swift
-    /// let connections = try RunLoop.main.connections(at: .ipv6Any(port: 7)) { print($0) }
+    /// let connections = try RunLoop.main.connections(at: .ipv6Any(port: 7), faults: { print($0) })
     /// try await connections.run { connection in
     ///     for try await chunk in connection.chunks() { try await connection.write(chunk) }
     /// }
