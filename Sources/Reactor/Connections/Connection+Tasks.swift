@@ -174,10 +174,12 @@ extension Connection {
         try await inTurn(timeout) { timeout in
             var accepted = 0
             do { try await body(timeout, &accepted) } catch {
-                if accepted > 0, !halves.output.engine.isClosed {
-                    socket.fail((error as? IOError)?.errno ?? .canceled, on: nil)
-                }
-                throw error
+                let engine = halves.output.engine
+                guard accepted > 0, !engine.isClosed else { throw error }
+                let errno = (error as? IOError)?.errno
+                socket.fail(errno ?? .canceled, on: nil)
+                // No later call can succeed, as after a wait that was only too short.
+                throw errno.map { engine.failure($0) } ?? error
             }
         }
     }
@@ -220,7 +222,7 @@ extension Connection {
         } catch .canceled {
             throw CancellationError()
         } catch {
-            throw engine.failure(error)
+            throw engine.failure(.endOfWait(error))
         }
     }
 }

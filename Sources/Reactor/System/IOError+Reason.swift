@@ -4,8 +4,10 @@ public import SystemPackage
 extension IOError {
     /// Why an operation has failed.
     @nonexhaustive public enum Reason: Hashable, Sendable {
-        /// A system call has failed, or a time limit has passed (`Errno.timedOut`).
+        /// A system call has failed, or a limit that the connection has was exceeded (`Errno.timedOut`).
         case system(Errno)
+        /// The `timeout:` of the call has passed. What the call waited for has not happened, and may happen to a later call.
+        case waitTimedOut
         /// The stream ended after so many bytes, and more were asked for: so many, or, with nil, up to a delimiter.
         ///
         /// `bytesReceived` is 0 if the stream ended between two messages.
@@ -101,6 +103,7 @@ extension IOError.Reason: CustomStringConvertible {
     public var description: String {
         switch self {
         case .system(let errno): "\(errno)"
+        case .waitTimedOut: "timed out"
         case .ended(let received, let requested):
             "ended after \(received)\(requested.map { " of \($0)" } ?? "") bytes"
         case .resolver(let code): "\(code)"
@@ -156,4 +159,9 @@ extension IOError.ProxyFailure: CustomStringConvertible {
         default: 113
         }
     }
+}
+
+extension IOError.Reason {
+    /// Why a wait of a task has ended: `Errno.timedOut` is its own timeout.
+    static func endOfWait(_ errno: Errno) -> Self { errno == .timedOut ? .waitTimedOut : .system(errno) }
 }

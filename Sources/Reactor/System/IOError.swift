@@ -65,12 +65,14 @@ public struct IOError: SubjectError, Hashable {
         self.init(operation, subject, .system(errno), label: label)
     }
 
-    /// The error of the system call that failed, or what a call with the same failure would say: `Errno.noData` for
-    /// ``Reason/ended(bytesReceived:bytesRequested:)``, `Errno.protocolNotSupported` for what this program does not support.
+    /// The error of the system call that failed, or what a call with the same failure would say: `Errno.timedOut` for
+    /// ``Reason/waitTimedOut``, `Errno.noData` for ``Reason/ended(bytesReceived:bytesRequested:)``,
+    /// `Errno.protocolNotSupported` for what this program does not support.
     /// Nil for the answer of a resolver or a proxy.
     public var errno: Errno? {
         switch reason {
         case .system(let errno): errno
+        case .waitTimedOut: .timedOut
         case .ended: .noData
         case .resolver, .proxy: nil
         case .securityUnavailable, .securitySettingUnavailable, .proxyUnavailable: .protocolNotSupported

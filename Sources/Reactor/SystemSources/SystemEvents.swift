@@ -17,7 +17,7 @@ extension RunLoop {
     ///   - timeout: How long to wait; nil for no limit.
     ///   - modes: Where the loop waits: the common modes unless others are named.
     /// - Returns: How the process has ended.
-    /// - Throws: ``IOError`` with `Errno.timedOut`, with `Errno.badFileDescriptor` once the loop's thread has
+    /// - Throws: ``IOError`` with ``IOError/Reason/waitTimedOut``, with `Errno.badFileDescriptor` once the loop's thread has
     ///   ended, or with an error of epoll_ctl(2); `CancellationError`.
     nonisolated(nonsending) public func termination(
         of process: ChildProcess, timeout: Duration? = nil, inModes modes: [Mode] = [.common]
@@ -40,7 +40,7 @@ extension RunLoop {
         } catch .canceled {
             throw CancellationError()
         } catch {
-            throw IOError(.watch, "\(process)", error)
+            throw IOError(.watch, "\(process)", .endOfWait(error))
         }
     }
 }

@@ -213,6 +213,20 @@ import Testing
         #expect(try await connection.read(exactly: 4) == Array("body".utf8))
     }
 
+    @Test func `a call's own timeout leaves the connection as it was, and a limit of the connection does not`()
+        async throws
+    {
+        let (connection, peer) = try pair()
+        let early = await thrownError { _ = try await connection.read(timeout: .milliseconds(1)) }
+        #expect((early as? IOError)?.reason == .waitTimedOut && early?.errno == .timedOut)
+        peer.send("late")
+        #expect(try await connection.read(exactly: 4) == Array("late".utf8))
+        let (idle, other) = try pair(.init(idleTimeout: .milliseconds(1)))
+        let failed = await thrownError { _ = try await idle.read() }
+        #expect((failed as? IOError)?.reason == .system(.timedOut))
+        withExtendedLifetime(other) {}
+    }
+
     @Test func `closing ends the calls of other tasks`() async throws {
         let (connection, peer) = try pair()
         let reading = Task { _ = try await connection.read() }

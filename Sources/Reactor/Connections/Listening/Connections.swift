@@ -103,7 +103,7 @@ extension Listener {
         /// Accepts one connection.
         ///
         /// - Parameter timeout: How long to wait for one; nil for no limit.
-        /// - Throws: ``IOError`` with `Errno.timedOut`; `Errno.badFileDescriptor` once the socket is closed or the loop's
+        /// - Throws: ``IOError`` with ``IOError/Reason/waitTimedOut``; `Errno.badFileDescriptor` once the socket is closed or the loop's
         ///   thread has ended; or an error of epoll_ctl(2). `CancellationError`.
         /// - Precondition: No other task accepts.
         nonisolated(nonsending) public func accept(timeout: Duration? = nil) async throws
@@ -133,7 +133,7 @@ extension Listener {
         }
 
         fileprivate func failure(_ error: Errno) -> any Error {
-            error == .canceled ? CancellationError() : IOError(.accept, "\(localAddress)", error)
+            error == .canceled ? CancellationError() : IOError(.accept, "\(localAddress)", .endOfWait(error))
         }
 
         /// Begins an iteration.

@@ -99,7 +99,7 @@ extension DatagramSocket {
         ///   - descriptors: Open descriptors to send along over a Unix-domain socket; see
         ///     ``DatagramSocket/send(_:to:descriptors:)``. They stay the caller's, and open until this returns.
         ///   - timeout: How long to wait for room; nil for no limit.
-        /// - Throws: ``IOError`` with an error of ``DatagramSocket/send(_:to:descriptors:)`` or `Errno.timedOut`;
+        /// - Throws: ``IOError`` with an error of ``DatagramSocket/send(_:to:descriptors:)`` or ``IOError/Reason/waitTimedOut``;
         ///   `CancellationError`. Then the datagram was not sent.
         nonisolated(nonsending) public func send(
             _ bytes: [UInt8], to address: SocketAddress? = nil, descriptors: [FileDescriptor] = [],
@@ -113,7 +113,7 @@ extension DatagramSocket {
             } catch .canceled {
                 throw CancellationError()
             } catch {
-                throw IOError(.send, address.map { "\($0)" } ?? subject, error)
+                throw IOError(.send, address.map { "\($0)" } ?? subject, .endOfWait(error))
             }
         }
 
@@ -149,7 +149,7 @@ extension DatagramSocket {
         /// Receives one datagram.
         ///
         /// - Parameter timeout: How long to wait for one; nil for no limit.
-        /// - Throws: ``IOError`` with `Errno.timedOut`; `Errno.badFileDescriptor` once the socket is closed or the loop's
+        /// - Throws: ``IOError`` with ``IOError/Reason/waitTimedOut``; `Errno.badFileDescriptor` once the socket is closed or the loop's
         ///   thread has ended; an error that the kernel has reported, such as `Errno.connectionRefused`, after which the socket
         ///   stays open. `CancellationError`.
         /// - Precondition: No other task receives.
@@ -164,7 +164,7 @@ extension DatagramSocket {
         }
 
         private func failure(_ error: Errno) -> any Error {
-            error == .canceled ? CancellationError() : IOError(.receive, subject, error)
+            error == .canceled ? CancellationError() : IOError(.receive, subject, .endOfWait(error))
         }
 
         /// Begins an iteration.

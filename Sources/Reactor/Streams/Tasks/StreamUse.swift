@@ -95,7 +95,7 @@ final class StreamUse {
         let now = (place?.loop ?? parker.loop).now
         let deadline = deadline ?? now + timeout
         self.deadline = deadline
-        guard deadline > now else { throw stream.engine.failure(.timedOut) }
+        guard deadline > now else { throw stream.engine.failure(.waitTimedOut) }
         if timer == nil { timer = UnparkTimer(deadline, at: parker, on: place) }
     }
 
