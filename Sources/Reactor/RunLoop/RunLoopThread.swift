@@ -86,6 +86,7 @@ public final class RunLoopThread: Sendable {
     /// not wait for tasks that are suspended for something else, such as another actor: jobs of such a task, and
     /// others that come later, run on a thread of the library, one at a time, isolated to the actors of the loop.
     /// They should not block. ``withRunLoopThread(name:_:)`` ends its thread after the tasks of its scope.
+    @available(*, noasync, message: "await shutDown(timeout:)")
     public func stop() {
         requestStop(jobTime: RunLoop.jobTimeAtEnd)
         if !runLoop.isCurrent { thread.join() }

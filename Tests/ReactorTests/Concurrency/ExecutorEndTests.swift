@@ -73,7 +73,7 @@ import Testing
         // Until the task waits, and its loop has nothing else to do.
         for _ in 0..<10 { synchronously { thread.runLoop.performAndWait {} } }
         thread.untilAsleep()
-        thread.stop()
+        await thread.shutDown()
         await task.value
         #expect(trace.all == [wait.expectedEnd, "on the thread"])
     }
@@ -125,7 +125,7 @@ import Testing
         } else {
             let thread = try RunLoopThread(name: "ended")
             ended.value = thread.runLoop
-            thread.stop()
+            await thread.shutDown()
         }
         let loop = ended.value!
         let (first, second) = (Tally(loop.executor()), Tally(loop.executor(inModes: [.custom])))

@@ -213,7 +213,7 @@ import Testing
         #expect(try await connection.read(exactly: 4) == Array("body".utf8))
     }
 
-    @Test func `a call's own timeout leaves the connection as it was, and a limit of the connection does not`()
+    @Test func `a call's timeout leaves the connection as it was, a limit of the connection ends it`()
         async throws
     {
         let (connection, peer) = try pair()
