@@ -43,7 +43,7 @@ final class UnparkingDelegate: StreamDelegate, Sendable {
 
     /// Makes the caller the only user, until ``endUse(transfers:)``.
     ///
-    /// - Returns: How many transfers other uses have made in the same pass of the calling thread's loop; nil if there is a user.
+    /// - Returns: How many transfers earlier uses have made in this pass of the calling thread's loop; nil if there is a user.
     func beginUse(readsAhead: Bool = false) -> Int? {
         state.withLock { state in
             if state.isInUse { return nil }
