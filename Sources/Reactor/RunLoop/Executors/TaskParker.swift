@@ -188,7 +188,7 @@ final actor TaskParker: SerialExecutor {
     /// not do: it takes a task that it is given to be where the task prefers to be.
     private nonisolated func send(_ job: UnownedJob, to place: Place) {
         if place.prefersLoop || place.isolation == .loop { return executor.resume(job) }
-        DispatchWorkers.run { [self] in unsafe job.runSynchronously(on: unownedExecutor) }
+        DispatchWorkers.enqueue { [self] in unsafe job.runSynchronously(on: unownedExecutor) }
     }
 }
 

@@ -149,9 +149,9 @@ extension DatagramSocket {
         /// Receives one datagram.
         ///
         /// - Parameter timeout: How long to wait for one; nil for no limit.
-        /// - Throws: ``IOError`` with ``IOError/Reason/waitTimedOut``; `Errno.badFileDescriptor` once the socket is closed or the loop's
-        ///   thread has ended; an error that the kernel has reported, such as `Errno.connectionRefused`, after which the socket
-        ///   stays open. `CancellationError`.
+        /// - Throws: ``IOError`` with ``IOError/Reason/waitTimedOut``; with `Errno.badFileDescriptor` once the socket is closed
+        ///   or the loop's thread has ended; with an error that the kernel has reported, such as `Errno.connectionRefused`,
+        ///   after which the socket stays open. `CancellationError`.
         /// - Precondition: No other task receives.
         nonisolated(nonsending) public func receive(timeout: Duration? = nil) async throws -> Message {
             arrivals.state.claim()
