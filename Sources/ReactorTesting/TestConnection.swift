@@ -8,25 +8,27 @@ public import SystemPackage
 /// let (client, server) = try TestConnection.pair()
 /// server.latency = .milliseconds(40)
 /// server.chunkSizes = 1...7
-/// let session = Session(client.input, client.output)
+/// let session = Session(client.connection)
 /// ```
 ///
-/// The streams are socket streams, and take every property of one. What one end writes arrives at the other
-/// through a relay, which the properties and methods of the end that has sent it control. In virtual time
-/// (`withVirtualTime`) latency takes no real time.
+/// ``connection`` is an ordinary connection that is not open yet, and ``input`` and ``output`` are its streams. What one end
+/// writes arrives at the other through a relay, which the properties and methods of the end that has sent it control. In
+/// virtual time (`withVirtualTime`) latency takes no real time.
 ///
 /// A connection is used on the thread that makes it, whose loop relays the bytes in the common modes: a blocking read or
 /// write, which keeps the loop from running, may never return. It lasts until both ends are closed or released. The sockets
 /// are Unix-domain sockets: they have no addresses, and descriptors and parts of files do not pass.
 public final class TestConnection {
-    /// Reads what the other end has written. Not open yet.
-    public let input: InputStream
-    /// Writes to the other end. Not open yet.
-    public let output: OutputStream
+    /// This end, for code that is written for a `Connection`.
+    public let connection: Connection
+    /// Reads what the other end has written.
+    public var input: InputStream { connection.streams.input }
+    /// Writes to the other end.
+    public var output: OutputStream { connection.streams.output }
     private let relay: Relay
 
     private init(_ socket: CInt, sendingThrough relay: Relay) {
-        (input, output) = Stream.connection(descriptor: FileDescriptor(rawValue: socket), closeWhenDone: true)
+        connection = Connection(descriptor: FileDescriptor(rawValue: socket))
         self.relay = relay
     }
 

@@ -7,32 +7,22 @@ import SystemPackage
 import Testing
 
 /// Sends a ping every 30 seconds, and connects again when the connection ends: after 1, 2, 4, … seconds, at most 60.
-final class Client: StreamDelegate {
-    typealias Connect = () throws -> (input: InputStream, output: OutputStream)
-
+final class Client: ConnectionDelegate {
     private(set) var attemptCount = 0
-    private let connect: Connect
-    private var streams: (input: InputStream, output: OutputStream)?
+    private let connect: () throws -> Connection
     private var delay = Duration.seconds(1)
     private var timer: Timer?
 
-    init(connect: @escaping Connect) {
+    init(connect: @escaping () throws -> Connection) {
         self.connect = connect
         attempt()
     }
 
     private func attempt() {
         attemptCount += 1
-        guard let streams = try? connect() else { return retry() }
-        self.streams = streams
-        for stream in [streams.input, streams.output] as [Stream] {
-            stream.delegate = self
-            stream.schedule(in: .current, forMode: .default)
-            stream.open()
-        }
-        timer = Timer.scheduled(every: .seconds(30)) { [weak self] _ in
-            _ = self?.streams?.output.write("ping\n")
-        }
+        guard let connection = try? connect() else { return retry() }
+        connection.open(delegate: self)
+        timer = Timer.scheduled(every: .seconds(30)) { _ in try? connection.send("ping\n") }
     }
 
     private func retry() {
@@ -43,12 +33,11 @@ final class Client: StreamDelegate {
         delay = min(delay * 2, .seconds(60))
     }
 
-    func stream(_ aStream: Stream, handle event: Stream.Event) {
+    func connection(_ connection: Connection, handle event: Stream.Event) {
         switch event {
         case .openCompleted: delay = .seconds(1)
         case .endEncountered, .errorOccurred:
-            streams?.input.close()
-            streams?.output.close()
+            connection.close()
             retry()
         default: break
         }
@@ -69,7 +58,7 @@ final class Client: StreamDelegate {
     @Test func `a client sends a ping every thirty seconds`() throws {
         try withVirtualTime { time in
             let (end, server) = try TestConnection.pair()
-            let client = Client { (end.input, end.output) }
+            let client = Client { end.connection }
             server.input.open()
             time.advance(by: .seconds(95))
             var bytes = [UInt8](repeating: 0, count: 100)
@@ -213,7 +202,7 @@ actor Poller {
             let (client, server) = try TestConnection.pair()
             server.latency = .milliseconds(40)
             server.chunkSizes = 1...7
-            let session = Session(client.input, client.output)
+            let session = Session(client.connection)
             server.output.open()
             let start = time.now
             session.onBytes = { #expect(start.duration(to: time.now) >= .milliseconds(40) && $0 <= 7) }
@@ -225,22 +214,15 @@ actor Poller {
     }
 }
 
-private final class Session: StreamDelegate {
-    private let (input, output): (InputStream, OutputStream)
+private final class Session: ConnectionDelegate {
     private(set) var byteCount = 0
     var onBytes: (Int) -> Void = { _ in }
 
-    init(_ input: InputStream, _ output: OutputStream) {
-        (self.input, self.output) = (input, output)
-        input.delegate = self
-        input.schedule(in: .current, forMode: .default)
-        input.open()
-    }
+    init(_ connection: Connection) { connection.open(delegate: self) }
 
-    func stream(_ aStream: Stream, handle event: Stream.Event) {
+    func connection(_ connection: Connection, handle event: Stream.Event) {
         guard event == .hasBytesAvailable else { return }
-        var bytes = [UInt8](repeating: 0, count: 100)
-        let count = input.read(&bytes, maxLength: bytes.count)
+        let count = connection.receive(upTo: 100).count
         byteCount += count
         onBytes(count)
     }

@@ -6,39 +6,31 @@ import Reactor
 import ReactorTesting
 
 /// A client sends a request a second, and a server answers each after a delay; both ends are on one loop.
-final class Exchange: StreamDelegate {
+final class Exchange: ConnectionDelegate {
     private let (client, server): (TestConnection, TestConnection)
     private(set) var answers = 0
 
     init() throws {
         (client, server) = try TestConnection.pair()
         client.chunkSizes = 1...8
-        for stream in [client.input, client.output, server.input, server.output] as [Stream] {
-            stream.delegate = self
-            stream.schedule(in: .current, forMode: .default)
-            stream.open()
-        }
+        for end in [client, server] { end.connection.open(delegate: self) }
         for second in 1...3 {
-            Timer.scheduled(after: .seconds(second)) { [client] _ in
-                _ = client.output.write(Array("request".utf8))
-            }
+            Timer.scheduled(after: .seconds(second)) { [client] _ in try? client.connection.send("request") }
         }
     }
 
-    func stream(_ stream: Stream, handle event: Stream.Event) {
-        guard event == .hasBytesAvailable, let input = stream as? InputStream else { return }
-        let bytes = input.read(upTo: 100)
-        if input === client.input {
+    func connection(_ connection: Connection, handle event: Stream.Event) {
+        guard event == .hasBytesAvailable else { return }
+        let bytes = connection.receive(upTo: 100)
+        if connection == client.connection {
             answers += bytes.count
         } else {
-            Timer.scheduled(after: .milliseconds(200)) { [server] _ in server.output.write(bytes) }
+            Timer.scheduled(after: .milliseconds(200)) { _ in try? connection.send(bytes) }
         }
     }
 
     func close() {
-        for stream in [client.input, client.output, server.input, server.output] as [Stream] {
-            stream.close()
-        }
+        for end in [client, server] { end.connection.close() }
     }
 }
 
