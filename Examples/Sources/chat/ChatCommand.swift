@@ -36,15 +36,22 @@ struct ChatCommand: ParsableCommand {
         }
     }
 
+    private var options: Listener.Options {
+        // Several hundred of the longest lines: a short delay of one guest does not stop the others.
+        let writeBufferSize = 262_144
+        return .init(
+            connection: .init(writeTimeout: .seconds(writeTimeout), writeBufferSize: writeBufferSize))
+    }
+
     func run() throws {
         try StandardDescriptors.fillGaps()
         guard let address = SocketAddress(host, port: port) else { return }
-        let room = Room(writeTimeout: .seconds(writeTimeout))
+        let room = Room()
         let settings = try tls.settings
-        let listener = try Listener(address) { _, connection in
+        let listener = try Listener(address, options: options) { _, connection in
             do throws(TLSError) {
-                if let settings { try connection.streams.input.startTLS(settings) }
-                room.welcome(connection)
+                if let settings { try connection.startTLS(settings) }
+                Guest(connection, in: room).start()
             } catch {
                 _ = try? FileDescriptor.standardError.writeAll(Array("\(error)\n".utf8))
             }

@@ -1,56 +1,41 @@
 import Reactor
+import SystemPackage
 
 /// A connected client. Splits its input into lines, and sends it the lines of the others.
 ///
-/// Nothing blocks: each space event allows one write, and the rest waits in a write buffer. While any guest's buffer
-/// is above ``highWaterMark``, the room reads from no guest (see ``Room``), so a buffer exceeds the mark by at most the
-/// replies to one read. A guest that accepts no bytes for the room's write timeout is disconnected; a slow one is not.
-final class Guest: StreamDelegate {
+/// Nothing blocks: bytes that the connection has no room for wait in the guest. While any guest has such bytes, the room
+/// reads from no guest (see ``Room``), so they are at most the replies to one read. A guest that accepts no bytes for the
+/// connection's write timeout is disconnected; a slow one is not.
+final class Guest: ConnectionDelegate {
     /// The rest of a longer line is discarded.
-    static let longestLine = 1000
-    /// Several hundred of the longest lines: a short delay of one guest does not stop the others.
-    static let highWaterMark = 262_144
-    /// The most bytes that one write passes to the stream.
-    private static let chunkSize = 16_384
+    private static let longestLine = 1000
 
-    var name: String
+    var name = ""
+    /// Whether bytes wait until the connection has room again.
+    var isBehind: Bool { !unsent.isEmpty }
 
-    private let input: InputStream
-    private let output: OutputStream
+    private let connection: Connection
     private unowned let room: Room
     private var framer = LineFramer(limit: longestLine, overflow: .truncate)
-    private var buffer = WriteBuffer()
-    /// Scheduled while the buffer is not empty. Restarted when the guest accepts bytes.
-    private var writeTimer: Timer?
-    private var hasSpace = false
+    private var unsent: [UInt8] = []
     /// Whether bytes are available that wait until the room is no longer congested.
     private var isReadDeferred = false
-    private var isClosing = false
-    private var isClosed = false
+    private var isLeaving = false
 
-    var isAboveHighWaterMark: Bool { buffer.count > Self.highWaterMark }
+    init(_ connection: Connection, in room: Room) { (self.connection, self.room) = (connection, room) }
 
-    init(_ connection: Connection, name: String, in room: Room) {
-        (input, output) = (connection.streams.input, connection.streams.output)
-        self.name = name
-        self.room = room
-    }
+    func start() { connection.open(delegate: self) }
 
-    func start() {
-        for stream in [input, output] {
-            stream.delegate = self
-            stream.schedule(in: .current, forMode: .common)
-            stream.open()
-        }
-    }
-
-    func stream(_ stream: Stream, handle event: Stream.Event) {
+    func connection(_ connection: Connection, handle event: Stream.Event) {
         switch event {
+        case .openCompleted: room.welcome(self)
         case .hasBytesAvailable: read()
-        case .hasSpaceAvailable:
-            hasSpace = true
+        case .hasSpaceAvailable where isBehind:
             flush()
-        case .endEncountered, .errorOccurred: close()
+            if !isBehind { room.resumeReading() }
+        case .endEncountered: close()
+        case .errorOccurred:
+            close(reason: (connection.error as? IOError)?.errno == .timedOut ? "write timeout" : nil)
         default: break
         }
     }
@@ -58,66 +43,49 @@ final class Guest: StreamDelegate {
     // MARK: Reading
 
     private func read() {
-        // The stream delivers no further event until it is read.
+        // The connection delivers no further event for bytes until it is read.
         isReadDeferred = room.isCongested
-        guard !isReadDeferred else { return }
-        let bytes = input.read(upTo: 4096)
+        guard !isReadDeferred, !isLeaving else { return }
+        let bytes = connection.receive(upTo: 4096)
         // Cannot throw: the framer truncates long lines, and invalid UTF-8 is repaired.
         _ = try? unsafe framer.push(bytes.span.bytes) { bytes, line in
             room.perform(Command(try line.text(bytes)), for: self)
-            return isClosing || isClosed ? .enough : .more
+            return isLeaving ? .enough : .more
         }
     }
 
     /// Reads the bytes that were deferred while the room was congested.
     func resumeReading() {
-        if isReadDeferred, !isClosing, !isClosed { read() }
+        if isReadDeferred { read() }
     }
 
     // MARK: Writing
 
     func send(_ line: String) {
-        guard !isClosing, !isClosed else { return }
-        buffer.append(line)
-        flush()
+        guard !isLeaving else { return }
+        let wasBehind = isBehind
+        unsent += "\(line)\n".utf8
+        if !wasBehind { flush() }
     }
 
-    /// Writes once for each space event.
+    /// Sends what the connection has room for. An event reports when it has room for the rest.
     private func flush() {
-        let wasAboveHighWaterMark = isAboveHighWaterMark
-        if hasSpace, !buffer.isEmpty {
-            hasSpace = false
-            if buffer.write(to: output, limit: Self.chunkSize) > 0 { stopWriteTimer() }
-        }
-        if buffer.isEmpty, isClosing { return close() }
-        if !buffer.isEmpty, writeTimer == nil { startWriteTimer() }
-        if wasAboveHighWaterMark, !isAboveHighWaterMark { room.resumeReading() }
+        let count = min(unsent.count, connection.writableCount)
+        if count > 0, (try? connection.send(Array(unsent.prefix(count)))) != nil { unsent.removeFirst(count) }
+        if isLeaving, !isBehind { close() }
     }
-
-    private func startWriteTimer() {
-        writeTimer = Timer.scheduled(after: room.writeTimeout, forMode: .common) { [weak self] _ in
-            self?.close(reason: "write timeout")
-        }
-    }
-
-    private func stopWriteTimer() { writeTimer.take()?.invalidate() }
 
     // MARK: Closing
 
-    /// Stops reading, and closes the connection after the buffer has been sent.
-    func closeAfterFlush() {
-        isClosing = true
-        input.close()
+    /// Stops reading, and closes the connection after the lines have been sent.
+    func leave() {
+        isLeaving = true
         flush()
     }
 
-    /// Closes the connection and discards the buffer.
+    /// Closes the connection, and discards the lines that it had no room for.
     func close(reason: String? = nil) {
-        guard !isClosed else { return }
-        isClosed = true
-        stopWriteTimer()
-        input.close()
-        output.close()
+        connection.close()
         room.remove(self, reason: reason)
     }
 }

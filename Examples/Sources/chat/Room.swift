@@ -8,23 +8,18 @@ final class Room {
     /// How long ``close(then:)`` waits for guests to receive their last lines.
     private static let closingTimeout = Duration.seconds(1)
 
-    /// How long a guest may accept no bytes before it is disconnected.
-    let writeTimeout: Duration
-
     private var guests: [Guest] = []
     private var lastNumber = 0
     /// Called when the last guest has disconnected. Nil while the room is open.
     private var onEmpty: (() -> Void)?
 
-    var isCongested: Bool { guests.contains { $0.isAboveHighWaterMark } }
+    var isCongested: Bool { guests.contains(where: \.isBehind) }
 
-    init(writeTimeout: Duration) { self.writeTimeout = writeTimeout }
-
-    func welcome(_ connection: Connection) {
+    /// Adds a guest whose connection is open.
+    func welcome(_ guest: Guest) {
         lastNumber += 1
-        let guest = Guest(connection, name: "guest\(lastNumber)", in: self)
+        guest.name = "guest\(lastNumber)"
         guests.append(guest)
-        guest.start()
         guest.send("* Welcome, \(guest.name). Commands: /nick NAME, /who, /quit.")
         broadcast("* \(guest.name) joined.", except: guest)
     }
@@ -34,14 +29,15 @@ final class Room {
         case .say(let text): broadcast("\(guest.name): \(text)", except: guest)
         case .nick(let name): rename(guest, to: name)
         case .who: guest.send("* Users: \(guests.map(\.name).joined(separator: ", "))")
-        case .quit: guest.closeAfterFlush()
+        case .quit: guest.leave()
         case .unknown(let text): guest.send("* Unknown command: /\(text)")
         }
     }
 
-    /// Removes a guest that has disconnected.
+    /// Removes a guest that has disconnected, unless it was never welcomed.
     func remove(_ guest: Guest, reason: String?) {
-        guests.removeAll { $0 === guest }
+        guard let index = guests.firstIndex(where: { $0 === guest }) else { return }
+        guests.remove(at: index)
         guard let onEmpty else {
             broadcast("* \(guest.name) left\(reason.map { " (\($0))" } ?? "").")
             return resumeReading()
@@ -62,7 +58,7 @@ final class Room {
         Timer.scheduled(after: Self.closingTimeout, forMode: .common) { [self] _ in
             for guest in guests { guest.close() }
         }
-        for guest in guests { guest.closeAfterFlush() }
+        for guest in guests { guest.leave() }
     }
 
     private func rename(_ guest: Guest, to name: String) {

@@ -135,7 +135,8 @@ private final class Session: ConnectionDelegate, StreamDelegate {
     private func end(_ error: (any Error)?) {
         self.error = error
         connection.close()
-        for stream in [terminal.input, terminal.output] as [Stream] { stream.close() }
+        terminal.input.close()
+        terminal.output.close()
         RunLoop.main.stop()
     }
 
