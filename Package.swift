@@ -134,7 +134,7 @@ let package = Package(
         // The code of the articles, which has to compile.
         .testTarget(
             name: "DocumentationCode",
-            dependencies: ["Reactor", system],
+            dependencies: ["Reactor", "ReactorFoundation", "ReactorTLS", system],
             path: "Tests/DocumentationCode",
             packageAccess: false,
             swiftSettings: testSettings

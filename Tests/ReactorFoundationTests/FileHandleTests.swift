@@ -187,6 +187,52 @@ private func connectedHandles(isSocket: Bool = false) throws -> (reader: FileHan
         #expect(data == [Data("first".utf8), Data("second".utf8)])
     }
 
+    @Test(arguments: [false, true])
+    func `a handler of Foundation's reads while the loop's thread blocks, and passes bytes on in order`(
+        isSocket: Bool
+    ) throws {
+        let (reader, writer) = try connectedHandles(isSocket: isSocket)
+        let (loop, hasRead) = (RunLoop.current, DispatchSemaphore(value: 0))
+        let pieces = Shared<[Data]>([])
+        reader.readabilityHandler = { handle in
+            let data = handle.availableData
+            if data.isEmpty { handle.readabilityHandler = nil }
+            loop.perform {
+                pieces.value.append(data)
+                if data.isEmpty { loop.stop() }
+            }
+            hasRead.signal()
+        }
+        for line in ["first", "second"] {
+            writer.write(Data(line.utf8))
+            hasRead.wait()
+        }
+        writer.closeFile()
+        loop.run(in: .default)
+        #expect(pieces.value == [Data("first".utf8), Data("second".utf8), Data()])
+        #expect(reader.readabilityHandler == nil)
+    }
+
+    @Test func `a source for a handle's descriptor reads on the loop's thread, up to the end`() throws {
+        let (reader, writer) = try connectedHandles()
+        var pieces: [Data] = []
+        let descriptor = FileDescriptor(rawValue: reader.fileDescriptor)
+        let source = DescriptorSource(descriptor, for: .readable) { source, _ in
+            let data = reader.availableData
+            if data.isEmpty { source.cancel() }
+            pieces.append(data)
+            RunLoop.current.stop()
+        }
+        try RunLoop.current.add(source, forMode: .common)
+        for line in ["first", "second"] {
+            writer.write(Data(line.utf8))
+            RunLoop.current.run(in: .default)
+        }
+        writer.closeFile()
+        RunLoop.current.run()  // returns when the source is cancelled
+        #expect(pieces == [Data("first".utf8), Data("second".utf8), Data()])
+    }
+
     @Test func `two handles of one pipe do not block the loop`() throws {
         let (reader, writer) = try connectedHandles()
         let other = FileHandle(fileDescriptor: dup(reader.fileDescriptor), closeOnDealloc: true)

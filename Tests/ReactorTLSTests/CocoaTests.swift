@@ -48,7 +48,8 @@ import Testing
         let pair = try Self.open((settings, Self.settingsKey), server: TestCertificates.expired)
             .opened()
         #expect(pair.server.input.tlsSession?.serverName == "elsewhere")
-        let trust = pair.client.input.property(forKey: .sslPeerTrustKey) as? TLSSession
+        let trustKey = kCFStreamPropertySSLPeerTrust as Stream.PropertyKey
+        let trust = pair.client.input.property(forKey: trustKey) as? TLSSession
         #expect(trust?.peerCertificates.count == 1 && trust == pair.client.output.tlsSession)
         let certificates = pair.client.output.property(forKey: .sslPeerCertificatesKey) as? [[UInt8]]
         #expect(certificates == trust?.peerCertificates)
