@@ -35,6 +35,14 @@ int reactor_connect(int descriptor, struct reactor_address address) {
     return connect(descriptor, (const struct sockaddr *)address.storage, (socklen_t)address.length);
 }
 
+void reactor_reset(int descriptor) {
+    const struct linger at_once = {.l_onoff = 1, .l_linger = 0};
+    const struct sockaddr none = {.sa_family = AF_UNSPEC};
+    setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    // TCP resets the connection at once, whatever duplicates the descriptor has. Unix-domain sockets refuse.
+    if (connect(descriptor, &none, sizeof none) != 0) shutdown(descriptor, SHUT_RDWR);
+}
+
 struct reactor_accepted reactor_accept(int listener) {
     struct reactor_accepted result = {0};
     socklen_t length = sizeof result.peer.storage;

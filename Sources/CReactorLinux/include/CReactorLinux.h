@@ -261,6 +261,9 @@ struct reactor_address reactor_local_address(int descriptor);
 struct reactor_address reactor_peer_address(int descriptor);
 int reactor_bind(int descriptor, struct reactor_address address);
 int reactor_connect(int descriptor, struct reactor_address address);
+/// Ends a connection for all duplicates of its descriptor, and drops what was not sent. The peer of a TCP socket gets a reset,
+/// also if another thread closes the descriptor before.
+void reactor_reset(int descriptor);
 /// getsockopt(2) of an option whose value is a nonnegative number; -1 with errno.
 int reactor_option(int descriptor, int level, int name);
 /// setsockopt(2) of an option whose value is a number: 0, or -1 with errno.

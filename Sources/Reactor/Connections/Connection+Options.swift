@@ -1,33 +1,33 @@
-import Glibc
-
 extension Connection {
     /// The options of a connection.
     public struct Options: Sendable, Hashable {
         fileprivate static let standard = Options()
         /// How long name resolution, connecting, the proxy's part and the TLS handshake may take together before opening fails
         /// with `Errno.timedOut`. 75 s unless set.
-        public var connectTimeout: Duration
+        public var connectTimeout: Duration { didSet { Self.check(connectTimeout) } }
         /// How long the connection may be idle in both directions before it fails with `Errno.timedOut`. Bytes that arrived
         /// before are delivered first. Nil, the default, for no limit.
-        public var idleTimeout: Duration?
+        public var idleTimeout: Duration? { didSet { Self.check(idleTimeout) } }
         /// How long the peer may accept none of the bytes that wait for it before the connection fails with `Errno.timedOut`.
         /// Nil, the default, for no limit.
-        public var writeTimeout: Duration?
+        public var writeTimeout: Duration? { didSet { Self.check(writeTimeout) } }
         /// Whether the kernel sends small writes at once instead of collecting them (`TCP_NODELAY`, tcp(7)). True unless set:
         /// otherwise a message of more than one write may wait up to 40 ms for the peer's acknowledgement. IP only.
         public var noDelay: Bool
         /// Whether the kernel probes a silent peer and fails the connection when it is gone (`SO_KEEPALIVE`, socket(7)). The
         /// probes begin after two hours by default (tcp(7)); ``idleTimeout`` is the prompt way.
         public var keepAlive: Bool
-        /// How many bytes ``Connection/send(_:)-([UInt8])`` accepts beyond those that the kernel takes. 64 KiB unless set.
-        public var writeBufferSize: Int
+        /// How many bytes ``Connection/send(_:)-([UInt8])`` accepts beyond those that the kernel takes, and in one message. 64 KiB unless
+        /// set; 0 for a connection that tasks alone write.
+        public var writeBufferSize: Int { didSet { Self.check(writeBufferSize) } }
         /// The proxy to connect through; nil for none. Ignored for a socket that exists, and for Unix-domain addresses opening
         /// fails.
         public var proxy: StreamProxy?
 
         /// Creates options.
         ///
-        /// - Precondition: The timeouts are positive, and the write buffer's size is not negative.
+        /// - Precondition: The timeouts are positive, and the write buffer's size is not negative. Setting them has the same
+        ///   precondition.
         public init(
             connectTimeout: Duration = .seconds(75), idleTimeout: Duration? = nil,
             writeTimeout: Duration? = nil,
@@ -39,16 +39,22 @@ extension Connection {
             )
             (self.noDelay, self.keepAlive) = (noDelay, keepAlive)
             (self.writeBufferSize, self.proxy) = (writeBufferSize, proxy)
+            for timeout in [connectTimeout, idleTimeout, writeTimeout] { Self.check(timeout) }
+            Self.check(writeBufferSize)
+        }
+
+        private static func check(_ timeout: Duration?) {
+            guard let timeout else { return }
+            require(timeout > .zero, "A timeout of a connection must be positive, not \(timeout).")
+        }
+
+        private static func check(_ writeBufferSize: Int) {
+            require(writeBufferSize >= 0, "A write buffer cannot have \(writeBufferSize) bytes.")
         }
 
         /// - Parameter isAccepted: Whether the socket has the options that its listener's has.
         func apply(to socket: SocketConnection, isAccepted: Bool) {
             if isAccepted, self == .standard { return }
-            let timeouts = (connectTimeout, idleTimeout ?? connectTimeout, writeTimeout ?? connectTimeout)
-            require(
-                timeouts.0 > .zero && timeouts.1 > .zero && timeouts.2 > .zero,
-                "The timeouts of a connection must be positive: \(self).")
-            require(writeBufferSize >= 0, "A write buffer cannot have \(writeBufferSize) bytes.")
             socket.setOptions(self, isAccepted)
         }
     }
@@ -78,15 +84,5 @@ extension SocketConnection {
             return true
         }
         if let proxy = options.proxy { _ = setProperty(proxy, .streamProxy) }
-    }
-
-    /// Lets the socket's close send a reset, and drop what was not sent.
-    func reset() {
-        try? shared.use { (number) throws(Errno) in
-            var linger = linger(l_onoff: 1, l_linger: 0)
-            _ = unsafe setsockopt(
-                number, SOL_SOCKET, SO_LINGER, &linger, socklen_t(MemoryLayout.size(ofValue: linger)))
-        }
-        fail(.connectionAbort, on: nil)
     }
 }

@@ -44,8 +44,8 @@ extension Connection {
     /// - Throws: As ``connect(toHost:port:options:security:timeout:)``.
     nonisolated(nonsending) public func open() async throws {
         if halves.input.streamStatus == .open, halves.output.streamStatus != .notOpen { return }
+        let use = try StreamUse(halves.input)
         do {
-            let use = try StreamUse(halves.input)
             try await use.waitUntilOpen(isolation: #isolation)
             halves.output.open()
         } catch {
@@ -186,18 +186,34 @@ extension Connection {
 
     /// Waits until the kernel has taken everything that was written, and ends the output; bytes from the peer are still read.
     ///
+    /// The end comes after the writes that were called before. Those that are called meanwhile wait, and fail once the output
+    /// has ended.
+    ///
     /// - Parameter timeout: How long to wait for the bytes; nil for no limit. After it the output stays open.
     /// - Throws: As ``write(_:timeout:)-([UInt8],_)``.
     nonisolated(nonsending) public func finish(timeout: Duration? = nil) async throws {
         try await inTurn(timeout) { timeout in try await halves.output.shutDown(timeout: timeout) }
     }
 
-    /// Waits until the kernel has taken everything that was written.
+    /// Waits until the kernel has taken everything that was written: by the writes that were called before, and by
+    /// ``send(_:)-([UInt8])``. Other tasks may write meanwhile, and this does not wait for their bytes.
     ///
     /// - Parameter timeout: How long to wait; nil for no limit.
     /// - Throws: As ``write(_:timeout:)-([UInt8],_)``.
     nonisolated(nonsending) public func flush(timeout: Duration? = nil) async throws {
-        try await inTurn(timeout) { timeout in try await halves.output.flush(timeout: timeout) }
+        let engine = halves.output.engine
+        let (loop, deadline) = try limit(timeout, #isolation)
+        if [.notOpen, .opening].contains(engine.status) {
+            try await inTurn(timeout) { timeout in try await halves.output.waitUntilOpen(timeout: timeout) }
+        }
+        do throws(Errno) {
+            try await turns.waitForWrites(until: deadline, on: loop, of: self)
+            try await turns.waitForFlush(until: deadline, on: loop, of: self)
+        } catch {
+            throw failure(error)
+        }
+        // Throws if the connection has ended instead.
+        _ = try engine.isFlushed()
     }
 
     /// Calls `body` when it is this write's turn, with what is left of `timeout`.
@@ -213,17 +229,28 @@ extension Connection {
     /// Waits for the turn. Returns what is left of `timeout`.
     nonisolated(nonsending) private func takeTurn(_ timeout: Duration?) async throws -> Duration? {
         if turns.takeIfFree() { return timeout }
-        let engine = halves.output.engine
-        do throws(Errno) {
-            let loop = try RunLoop.place(of: #isolation, orOn: engine.scheduledPlace?.loop).0
-            let deadline = timeout.deadline(on: loop)
-            try await turns.take(until: deadline, on: loop, of: self)
-            return deadline.map { loop.now.duration(to: $0) }
-        } catch .canceled {
-            throw CancellationError()
-        } catch {
-            throw engine.failure(.endOfWait(error))
+        let (loop, deadline) = try limit(timeout, #isolation)
+        do throws(Errno) { try await turns.take(until: deadline, on: loop, of: self) } catch {
+            throw failure(error)
         }
+        return deadline.map { loop.now.duration(to: $0) }
+    }
+
+    /// When a wait for `timeout` ends, and on which loop.
+    private func limit(
+        _ timeout: Duration?, _ isolation: (any Actor)?
+    ) throws -> (loop: RunLoop, deadline: Deadline?) {
+        let home = halves.output.engine.scheduledPlace?.loop
+        do throws(Errno) {
+            let (loop, _) = try RunLoop.place(of: isolation, orOn: home)
+            return (loop, timeout.deadline(on: loop))
+        } catch {
+            throw failure(error)
+        }
+    }
+
+    private func failure(_ error: Errno) -> any Error {
+        error == .canceled ? CancellationError() : halves.output.engine.failure(.endOfWait(error))
     }
 }
 
@@ -249,6 +276,7 @@ extension Connection {
     /// - Throws: What the first of them throws.
     nonisolated(nonsending) public func run(
         cancelsWriting: Bool = false,
+        // Without the attribute, the closures of an actor would have to await what they use of it.
         @_inheritActorContext reading: @escaping @Sendable () async throws -> Void,
         @_inheritActorContext writing: @escaping @Sendable () async throws -> Void
     ) async throws {

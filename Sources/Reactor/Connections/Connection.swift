@@ -15,7 +15,7 @@ public import SystemPackage
 /// Opening a client's resolves the host's name, tries its addresses a quarter of a second after one another (RFC 8305), and
 /// makes the handshakes with a proxy and of TLS; none of this blocks the loop's thread.
 ///
-/// Tasks and threads share a connection. One task reads at a time, a second one traps. Any number may write: each write is
+/// Tasks and threads share a connection. One task reads at a time. Any number may write: each write is
 /// whole, and they take turns in the order of their calls. Reading and writing do not wait for one another, so that two child
 /// tasks can serve both directions (``run(cancelsWriting:reading:writing:)``). With a delegate no task may use the connection.
 ///
@@ -23,7 +23,8 @@ public import SystemPackage
 ///
 /// ``close()`` ends both directions: bytes that were accepted are still sent, for as long as ``Stream/close()`` says.
 /// ``finish(timeout:)`` ends the output alone, and bytes are received until the peer ends its own. ``reset()`` drops
-/// everything. Releasing the last reference closes the connection. An iteration still gets the bytes of the peer.
+/// everything, also what the other two are still sending. Releasing the last reference closes the connection. An iteration
+/// still gets the bytes of the peer.
 ///
 /// A connection with a delegate keeps itself and the delegate until it is closed, has failed, or has ended in both
 /// directions, or until its loop's thread ends. Then it releases the delegate, so that the two may refer to each other.
@@ -127,27 +128,30 @@ public final class Connection: Sendable {
     /// How far a connection has come.
     @nonexhaustive
     public enum State: Sendable {
-        /// Nothing has opened it yet.
+        /// Nothing has opened or closed it yet.
         case notOpen
         /// The host is being resolved, or a handshake is being made.
         case opening
         /// Bytes can be moved, at least in one direction.
         case open
-        /// It was closed.
+        /// It was closed, or both directions have ended: the peer's when the end was read, the own one with
+        /// ``Connection/finish(timeout:)``. No bytes can be moved. Accepted ones may still be on their way; if they cannot be
+        /// sent, the state becomes ``failed(_:)``. After two ends, ``Connection/close()`` or the release of the connection
+        /// closes the descriptor; with a delegate the connection has done that itself.
         case closed
-        /// It has failed: the error is an ``IOError``, or ReactorTLS's `TLSError`. Bytes that arrived before may be left to
-        /// read.
+        /// It has failed or was reset: the error is an ``IOError``, or ReactorTLS's `TLSError`. Bytes that arrived before may
+        /// be left to read.
         case failed(any Error)
     }
 
     /// How far the connection has come. May be asked on any thread.
     public var state: State {
         if let error { return .failed(error) }
-        return switch halves.input.streamStatus {
-        case .notOpen: .notOpen
-        case .opening: .opening
-        case .closed: .closed
-        case .open, .reading, .writing, .atEnd, .error: .open
+        switch (halves.input.streamStatus, halves.output.streamStatus) {
+        case (.notOpen, .notOpen): return .notOpen
+        case (.closed, .closed), (.closed, .atEnd), (.atEnd, .closed), (.atEnd, .atEnd): return .closed
+        case (.opening, _), (_, .opening): return .opening
+        default: return .open
         }
     }
 
@@ -176,21 +180,31 @@ public final class Connection: Sendable {
 
     /// Closes both directions. Bytes that were accepted are still sent. Any thread.
     ///
-    /// Tasks that wait get an ``IOError`` with `Errno.badFileDescriptor`, and a delegate no further event. Does nothing to a
-    /// client's connection that nothing has opened.
+    /// Tasks that wait get an ``IOError`` with `Errno.badFileDescriptor`, and so do later calls; a delegate gets no further
+    /// event. A connection that nothing has opened is closed too: it cannot be opened any more.
     public func close() {
-        let streams: [Stream] = [halves.input, halves.output]
-        // Only what is open can be closed.
-        if socket.origin.isDescriptor || streams.contains(where: { $0.streamStatus != .notOpen }) {
-            for stream in streams { stream.open() }
-        }
-        halves.input.close()
-        halves.output.close()
+        halves.input.engine.close(evenUnopened: true)
+        halves.output.engine.close(evenUnopened: true)
+        turns.endFlushes()
     }
 
     /// Closes the connection at once: the peer gets a reset instead of the bytes that wait and of an end. Any thread.
+    ///
+    /// Also after ``close()`` or ``finish(timeout:)``, while bytes are still sent in the background: they are dropped. A peer
+    /// that has got all of them, and the end, finds no reset. The connection ends for duplicates of the descriptor too, and
+    /// for a descriptor that it does not close. Unix-domain sockets have no reset: the peer gets the bytes that the kernel
+    /// has, and the end.
+    ///
+    /// The connection has failed then, with `Errno.connectionAbort`, unless it was closed and had nothing left to send. Tasks
+    /// that wait get that error; a delegate gets no further event.
     public func reset() {
-        socket.reset()
+        let wasClosed = halves.input.engine.isClosed && halves.output.engine.isClosed
+        let hasReset = socket.reset()
+        if hasReset || !wasClosed {
+            for engine in [halves.input.engine, halves.output.engine] {
+                engine.noteLostBytes(.connectionAbort)
+            }
+        }
         close()
     }
 }

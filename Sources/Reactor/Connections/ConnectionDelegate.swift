@@ -35,7 +35,7 @@ extension Connection {
     /// Opens the connection, and delivers its events to `delegate`, on the calling thread's loop.
     ///
     /// The connection keeps itself and the delegate until it is closed, has failed or has ended in both directions, or until
-    /// the loop's thread ends.
+    /// the loop's thread ends. A connection that was closed before delivers no event, and keeps nothing.
     ///
     /// - Parameters:
     ///   - delegate: Receives the events, on this thread, and is released there.
@@ -43,6 +43,7 @@ extension Connection {
     /// - Precondition: The connection has not been opened.
     @available(*, noasync, message: "tasks read and write without a delegate")
     public func open(delegate: any ConnectionDelegate, forMode mode: RunLoop.Mode = .common) {
+        if halves.input.engine.isClosed { return }
         require(
             halves.input.streamStatus == .notOpen,
             "Connection.open(delegate:) was called on a connection that has been opened.")
@@ -82,7 +83,7 @@ extension Connection {
     ///
     /// - Throws: ``IOError`` with `Errno.noBufferSpace` if there are more bytes than ``writableCount``: then an event for space
     ///   follows. `Errno.messageTooLong` if there are more than the write buffer's size, `Errno.resourceBusy` while a task
-    ///   writes, `Errno.socketNotConnected` before the connection is open. `Errno.tooManyOpenFiles`, and the connection has
+    ///   writes or finishes, `Errno.socketNotConnected` before the connection is open. `Errno.tooManyOpenFiles`, and the connection has
     ///   failed, if the process has no descriptor left to send the rest by. Or the error of the connection.
     public func send(_ bytes: [UInt8]) throws {
         try sending.withLock { _ in try sendInTurn(bytes) }

@@ -49,13 +49,20 @@ final class GracefulClose: EventSource {
     /// Closes the socket through a duplicate of its descriptor, or through the descriptor itself
     /// if there is no other. If another thread still uses it then, only the input that has arrived is read
     /// and dropped.
-    static func begin(for shared: SharedDescriptor, stallTimeout: Duration?, engine: StreamEngine?) {
-        if let own = shared.duplicate() {
-            return begin(own, stallTimeout: stallTimeout, engine: engine)
+    ///
+    /// - Returns: The descriptor that is closed in the end; nil if that is the other thread's.
+    @discardableResult
+    static func begin(
+        for shared: SharedDescriptor, stallTimeout: Duration?, engine: StreamEngine?
+    ) -> SharedDescriptor? {
+        var own = shared.duplicate()
+        if own == nil {
+            // First, because moving it refuses further uses, even if it fails.
+            _ = endOutput(of: shared)
+            own = shared.move()
         }
-        // First, because moving it refuses further uses, even if it fails.
-        _ = endOutput(of: shared)
-        if let own = shared.move() { begin(own, stallTimeout: stallTimeout, engine: engine) }
+        if let own { begin(own, stallTimeout: stallTimeout, engine: engine) }
+        return own
     }
 
     /// Closes the socket on the streams thread, or at once if there is nothing to wait for.

@@ -24,6 +24,8 @@ struct SocketDetails {
     var waits = SocketConnection.Halves<DescriptorWait?>(nil)
     /// The write buffer of an output that was closed before the socket is.
     var closedBuffer: WriteBuffer?
+    /// The descriptor that bytes are still sent by after the connection was closed.
+    var closing: SharedDescriptor?
 }
 
 // MARK: - Options

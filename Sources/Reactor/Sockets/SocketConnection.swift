@@ -1,3 +1,4 @@
+import CReactorLinux
 import Glibc
 import Synchronization
 import SystemPackage
@@ -180,10 +181,34 @@ final class SocketConnection: Sendable {
         let ending: WriteBuffer.Ending = isOwned ? .close : .stop
         if let buffer = closing.buffer, buffer.finish(ending, stallTimeout: closing.stallTimeout) {
             if isOwned { buffer.keepOpen(shared) }
-            return
+            return noteClosing(by: buffer.ownDescriptor)
         }
         guard isOwned, shutsDown, GracefulClose.isNeeded(for: shared) else { return }
-        GracefulClose.begin(for: shared, stallTimeout: closing.stallTimeout, engine: closing.output)
+        noteClosing(
+            by: GracefulClose.begin(
+                for: shared, stallTimeout: closing.stallTimeout, engine: closing.output))
+    }
+
+    private func noteClosing(by descriptor: SharedDescriptor?) {
+        state.withLock { $0.details.closing = descriptor }
+    }
+
+    /// Resets the connection: drops what was not sent, also by what closes the socket in the background.
+    ///
+    /// - Returns: Whether there was a socket.
+    func reset() -> Bool {
+        if reset(shared) { return true }
+        fail(.connectionAbort, on: nil)
+        return details?.closing.map { reset($0) } ?? false
+    }
+
+    private func reset(_ socket: SharedDescriptor) -> Bool {
+        let hasReset: Void? = try? socket.use { (number) throws(Errno) in
+            // First, so that no half finds another reason; and during the use, so that none closes the socket before.
+            fail(.connectionAbort, on: nil)
+            reactor_reset(number)
+        }
+        return hasReset != nil
     }
 
     /// Delays process exit until the peer has everything, once the socket was shut down.

@@ -327,18 +327,29 @@ private final class EventLog: ConnectionDelegate {
         #expect(peer.receive(upTo: 1) == nil && errno == ECONNRESET)
     }
 
-    @Test(arguments: ["open twice", "negative descriptor", "negative buffer"])
+    @Test(
+        arguments: [
+            "open twice", "negative descriptor", "negative buffer", "no time to connect",
+            "buffer set negative",
+            "connect timeout set to zero", "idle timeout set to zero", "write timeout set negative",
+        ])
     func `misuse traps with a sentence`(kind: String) async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             [kind] in
             try onAThread {
+                var options = Connection.Options()
                 switch kind {
                 case "open twice":
                     let connection = Connection(to: .ipv4Loopback(port: 9))
                     connection.open(delegate: EventLog())
                     connection.open(delegate: EventLog())
                 case "negative descriptor": _ = Connection(descriptor: FileDescriptor(rawValue: -1))
-                default: _ = Connection(to: .ipv4Loopback(port: 9), options: .init(writeBufferSize: -1))
+                case "negative buffer": _ = Connection.Options(writeBufferSize: -1)
+                case "no time to connect": _ = Connection.Options(connectTimeout: .zero)
+                case "buffer set negative": options.writeBufferSize = -1
+                case "connect timeout set to zero": options.connectTimeout = .zero
+                case "idle timeout set to zero": options.idleTimeout = .zero
+                default: options.writeTimeout = .seconds(-1)
                 }
             }
         }

@@ -115,6 +115,40 @@ import Testing
         try await server.value
     }
 
+    @Test func `peers over IPv4 are counted apart at an address of IPv6 too`() async throws {
+        let connections = try home.loop.connections(at: .ipv6Any(port: 0)) { Issue.record("\($0)") }
+        let server = Task {
+            try await connections.run(limitPerPeer: 1) { connection in
+                for try await chunk in connection.chunks() { try await connection.write(chunk) }
+            }
+        }
+        let port = try #require(connections.localAddress.port)
+        let peers = try (1...2 as ClosedRange<UInt32>).map { number in
+            let peer = try SocketPeer(family: CInt(SocketAddress.Family.ipv4.rawValue))
+            try peer.bind(to: .ipv4(0x7f00_0000 + number, port: 0))
+            try peer.connect(to: .ipv4Loopback(port: port))
+            return peer
+        }
+        for peer in peers {
+            peer.send("x")
+            #expect(peer.receive(1) == Array("x".utf8))
+        }
+        let third = try SocketPeer(connectedTo: .ipv4Loopback(port: port))
+        #expect(third.receive(upTo: 1) == nil)
+        for peer in peers { peer.close() }
+        connections.close()
+        try await server.value
+    }
+
+    @Test func `peers over IPv6 are counted by their network of 64 bits`() throws {
+        func network(_ text: String) throws -> ClientNetwork { ClientNetwork(SocketAddress(text)) }
+        #expect(try network("[2001:db8::1]:1") == network("[2001:db8::ffff:0:0:2]:2"))
+        #expect(try network("[2001:db8::1]:1") != network("[2001:db8:0:1::1]:1"))
+        #expect(try network("[::ffff:192.0.2.1]:1") == network("192.0.2.1:2"))
+        #expect(try network("[::ffff:192.0.2.1]:1") != network("[::ffff:192.0.2.2]:1"))
+        #expect(try network("[fe80::1%lo]:1") != network("[fe80::1]:1"))
+    }
+
     /// An address at which nothing listens.
     private func freePort() throws -> SocketAddress {
         let listener = try SocketPeer(listeningAt: .ownLoopback)

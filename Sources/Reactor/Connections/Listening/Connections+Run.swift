@@ -16,7 +16,7 @@ extension Listener {
     ///   - options: Options to set before listening.
     ///   - security: As in ``Connections/run(security:limit:limitPerPeer:_:)``.
     ///   - limit: How many connections are served at once. The others wait in the kernel's backlog.
-    ///   - limitPerPeer: How many of them may come from one IP address. Further ones are reset.
+    ///   - limitPerPeer: As in ``Connections/run(security:limit:limitPerPeer:_:)``.
     ///   - loop: The loop that runs the tasks: the main loop unless another is named.
     ///   - faults: Called with the reason when accepting backs off, at most once a second.
     ///   - body: Serves a connection, which nothing has opened yet.
@@ -44,7 +44,8 @@ extension Listener.Connections {
     ///   - security: What protects the bytes, such as ReactorTLS's `.tls(.server(identity))`; nil for plain text. The task
     ///     of the connection makes the handshake.
     ///   - limit: How many connections are served at once. The others wait in the kernel's backlog.
-    ///   - limitPerPeer: How many of them may come from one IP address. Further ones are reset.
+    ///   - limitPerPeer: How many of them may come from one IPv4 address, also mapped into IPv6, or from one IPv6 network of
+    ///     64 bits. Further ones are reset.
     ///   - body: Serves a connection, which nothing has opened yet.
     /// - Throws: ``IOError`` if the socket fails; `CancellationError`.
     /// - Precondition: No other task accepts; the limits are positive; `security` is a server's.
@@ -86,17 +87,9 @@ private nonisolated func serve(
 
 /// How many connections are served, in all and of each peer.
 private final class ServedConnections: Sendable {
-    /// Whose connections are counted together.
-    enum Peer: Hashable {
-        case ipv4(UInt32)
-        case ipv6(UInt128)
-        /// Of the same machine, or not limited.
-        case local
-    }
-
     private struct State {
         var count = 0
-        var counts: [Peer: Int] = [:]
+        var counts: [ClientNetwork: Int] = [:]
         /// The task that accepts, while it waits for room.
         var waiter: CheckedContinuation<Void, Never>?
     }
@@ -108,8 +101,8 @@ private final class ServedConnections: Sendable {
     init(limit: Int, limitPerPeer: Int) { (self.limit, self.limitPerPeer) = (limit, limitPerPeer) }
 
     /// Counts `connection`; resets it, and returns nil, if its peer has too many.
-    func begin(_ connection: Connection) -> Peer? {
-        let peer = limitPerPeer < .max ? Peer(connection.peerAddress) : .local
+    func begin(_ connection: Connection) -> ClientNetwork? {
+        let peer = limitPerPeer < .max ? ClientNetwork(connection.peerAddress) : .local
         let isAccepted = state.withLock { state in
             if peer != .local {
                 guard state.counts[peer, default: 0] < limitPerPeer else { return false }
@@ -125,7 +118,7 @@ private final class ServedConnections: Sendable {
         return peer
     }
 
-    func end(_ peer: Peer) {
+    func end(_ peer: ClientNetwork) {
         let waiter = state.withLock { state in
             state.count -= 1
             if let count = state.counts[peer] { state.counts[peer] = count > 1 ? count - 1 : nil }
@@ -148,12 +141,21 @@ private final class ServedConnections: Sendable {
     }
 }
 
-extension ServedConnections.Peer {
-    init(_ address: SocketAddress?) {
-        if let number = address?.ipv4 {
-            self = .ipv4(number)
-        } else if let number = address?.ipv6 {
-            self = .ipv6(number)
+/// The clients whose connections are counted together.
+///
+/// A client of IPv6 has a network of 64 bits (RFC 4291), and as many addresses in it as it likes.
+package enum ClientNetwork: Hashable {
+    case ipv4(UInt32)
+    /// The first 64 bits, and the interface of an address that only that has.
+    case ipv6(UInt64, scope: UInt32)
+    /// Of the same machine, or not limited.
+    case local
+
+    package init(_ address: SocketAddress?) {
+        if let address = address?.embeddedIPv4 {
+            self = .ipv4(address)
+        } else if let address, let number = address.ipv6 {
+            self = .ipv6(UInt64(number >> 64), scope: address.scope ?? 0)
         } else {
             self = .local
         }

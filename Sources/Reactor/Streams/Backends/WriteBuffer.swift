@@ -47,12 +47,12 @@ final class WriteBuffer: Sendable {
         /// How long the peer may take no byte, once the stream is closed.
         var stallTimeout: Duration?
         let process = ProcessIdentity.current
-        /// Called when the queue is empty, or the sending has failed.
-        var flushCallbacks: [FlushCallback] = []
-        /// Whether the sender still needs a descriptor of its own, because there was none left.
-        var lacksDescriptor = false
-        /// The sender's descriptor, until it takes it.
-        var spare: SharedDescriptor?
+        /// How many bytes the kernel has taken.
+        var takenCount = 0
+        /// Called when the kernel has taken so many bytes, or the sending has failed.
+        var flushCallbacks: [(callback: FlushCallback, count: Int)] = []
+        /// The descriptor that only the sender uses; nil while there is none left.
+        var own: SharedDescriptor?
         var engine: StreamEngine
     }
 
@@ -119,27 +119,33 @@ final class WriteBuffer: Sendable {
         guard isDone else { throw .timedOut }
     }
 
-    /// Calls `callback` when the kernel has taken every byte, or the sending has failed.
+    /// Calls `callback` when the kernel has taken every byte that was accepted before, or the sending has failed.
     func whenFlushed(_ callback: FlushCallback) {
         let isDone = state.withLock { state in
             let isDone = state.queue.isEmpty
-            state.flushCallbacks.removeAll { !$0.isWaiting }
-            if !isDone { state.flushCallbacks.append(callback) }
+            state.flushCallbacks.removeAll { !$0.callback.isWaiting }
+            if !isDone {
+                state.flushCallbacks.append((callback, state.takenCount + state.queue.contents.count))
+            }
             return isDone
         }
         if isDone { callback() }
     }
 
     /// How many callbacks are still to be called.
-    var waitingFlushCount: Int { state.withLock { $0.flushCallbacks.count { $0.isWaiting } } }
+    var waitingFlushCount: Int { state.withLock { $0.flushCallbacks.count { $0.callback.isWaiting } } }
 
     fileprivate func callFlushCallbacks() {
-        let callbacks = state.withLock { state in
-            guard state.queue.isEmpty else { return [FlushCallback]() }
-            defer { state.flushCallbacks = [] }
-            return state.flushCallbacks
+        let due = state.withLock { state in
+            // In the order of their counts. A queue that has failed is empty.
+            let count =
+                state.queue.isEmpty
+                ? state.flushCallbacks.count
+                : state.flushCallbacks.prefix { $0.count <= state.takenCount }.count
+            defer { state.flushCallbacks.removeFirst(count) }
+            return state.flushCallbacks.prefix(count)
         }
-        for callback in callbacks { callback() }
+        for (callback, _) in due { callback() }
     }
 
     private func wait(until deadline: Deadline, _ condition: (State) -> Bool) -> Bool {
@@ -161,7 +167,7 @@ final class WriteBuffer: Sendable {
         // Bytes that cannot be taken back are sent by the stream's descriptor until there is another.
         if own == nil, !isReply { return 0 }
         guard let count = try append(bytes, whileSending: false, isReply) else { return 0 }
-        state.withLock { ($0.spare, $0.lacksDescriptor) = (own, own == nil) }
+        state.withLock { $0.own = own }
         PendingOutput.begin()
         loop.perform { [self] in WriteBufferSender(self, of: shared).begin() }
         return count
@@ -221,12 +227,13 @@ final class WriteBuffer: Sendable {
         return isPending
     }
 
+    /// The descriptor that only the sender uses.
+    var ownDescriptor: SharedDescriptor? { state.withLock { $0.own } }
+
     /// Takes the descriptor of a stream that is closed, if the sender has none.
     func keepOpen(_ shared: SharedDescriptor) {
-        guard state.withLock({ $0.lacksDescriptor }), let kept = shared.duplicate() ?? shared.move() else {
-            return
-        }
-        state.withLock { $0.spare = kept }
+        guard ownDescriptor == nil, let kept = shared.duplicate() ?? shared.move() else { return }
+        state.withLock { $0.own = kept }
     }
 
     /// Drops the bytes, because the connection has failed.
@@ -271,9 +278,8 @@ extension WriteBuffer {
 
     /// Takes a descriptor for the sender alone; nil if there is none left.
     func takeDescriptor(of shared: SharedDescriptor) -> SharedDescriptor? {
-        let spare = state.withLock { $0.spare.take() }
-        guard let own = spare ?? shared.duplicate() else { return nil }
-        state.withLock { $0.lacksDescriptor = false }
+        guard let own = ownDescriptor ?? shared.duplicate() else { return nil }
+        state.withLock { $0.own = own }
         return own
     }
 
@@ -285,10 +291,12 @@ extension WriteBuffer {
         let (progress, sent, isAwaited) = state.withLock { state in
             let before = state.queue.contents.count
             let progress = state.send(to: descriptor, client)
+            let sent = before - state.queue.contents.count
+            state.takenCount += sent
             if state.queue.isEmpty { isDrained.store(true, ordering: .releasing) }
             let isAwaited = state.isAwaited && state.isAtLowWaterMark
             if isAwaited { state.isAwaited = false }
-            return (progress, before - state.queue.contents.count, isAwaited)
+            return (progress, sent, isAwaited)
         }
         if case .blocked = progress { client.sent(sent, true) } else { client.sent(sent, false) }
         changed.broadcast()

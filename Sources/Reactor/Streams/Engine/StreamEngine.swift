@@ -223,10 +223,12 @@ extension StreamEngine {
         refresh()
     }
 
-    func close() {
-        guard process.isCurrent else { return closeDescriptor() }
+    /// - Parameter evenUnopened: Whether a stream that was never opened is closed too, and cannot be opened any more.
+    func close(evenUnopened: Bool = false) {
+        guard process.isCurrent else { return closeDescriptor(evenUnopened: evenUnopened) }
         let (isClosed, handoff, taskDelegate) = state.withLock { state in
-            state.machine.close() ? (true, state.handoff.take(), state.taskDelegate) : (false, nil, nil)
+            state.machine.close(evenUnopened: evenUnopened)
+                ? (true, state.handoff.take(), state.taskDelegate) : (false, nil, nil)
         }
         guard isClosed else { return }
         detach()
@@ -239,8 +241,10 @@ extension StreamEngine {
     ///
     /// The loops, the workers and the bytes to send are the parent's. No lock is waited for: one that a
     /// thread of the parent held stays locked in the child.
-    private func closeDescriptor() {
-        let backend = state.withLockIfAvailable { $0.machine.close() ? $0.backend : nil }
+    private func closeDescriptor(evenUnopened: Bool) {
+        let backend = state.withLockIfAvailable {
+            $0.machine.close(evenUnopened: evenUnopened) ? $0.backend : nil
+        }
         backend??.closeDescriptor()
     }
 

@@ -139,8 +139,10 @@ struct StreamMachine {
 
     /// The client closes the stream. Returns whether there is something to release. An error outlives the
     /// closing.
-    mutating func close() -> Bool {
-        guard status != .notOpen, !isClosed else { return false }
+    ///
+    /// - Parameter evenUnopened: Whether a stream that was never opened is closed too, and cannot be opened any more.
+    mutating func close(evenUnopened: Bool = false) -> Bool {
+        guard evenUnopened || status != .notOpen, !isClosed else { return false }
         isClosed = true
         pendingBits = 0
         isUnacknowledged = false

@@ -111,6 +111,14 @@ extension OutputStream {
     }
 }
 
+extension OutputStream {
+    /// Waits until the stream is open, and opens it if nothing has.
+    nonisolated(nonsending) func waitUntilOpen(timeout: Duration?) async throws {
+        let use = try StreamUse(self, timeout: timeout)
+        try await use.waitUntilOpen(isolation: #isolation)
+    }
+}
+
 extension StreamUse {
     fileprivate func flush(isolation: isolated (any Actor)?) async throws {
         try await waitUntilOpen(isolation: isolation)

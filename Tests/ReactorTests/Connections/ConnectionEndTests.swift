@@ -1,0 +1,255 @@
+import Glibc
+import Reactor
+import ReactorTestSupport
+import ReactorTesting
+import SystemPackage
+import Testing
+
+@Suite(.runLoop) struct ConnectionEndTests {
+    private func pair(_ options: Connection.Options = .init()) throws -> (Connection, SocketPeer) {
+        let (peer, other) = try SocketPeer.pair()
+        SocketPeer.narrow(other.rawValue)
+        return (Connection(descriptor: other, options: options), peer)
+    }
+
+    /// A connection over TCP, whose peer has a small receive buffer.
+    private func connect(_ options: Connection.Options) async throws -> (Connection, SocketPeer) {
+        let listener = try SocketPeer(family: CInt(SocketAddress.Family.ipv4.rawValue))
+        listener.narrow()
+        try listener.bind(to: .ipv4Loopback(port: 0))
+        try listener.listen()
+        let connection = try await Connection.connect(to: try listener.localAddress, options: options)
+        return (connection, try listener.accept())
+    }
+
+    /// As a delegate does.
+    private func finishNow(_ connection: Connection) { connection.finish() }
+
+    // MARK: Before it is opened
+
+    @Test(arguments: [true, false], [true, false])
+    func `a connection that was closed before it was opened stays closed`(isClient: Bool, isReset: Bool)
+        async throws
+    {
+        let listener = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
+        let connection = isClient ? Connection(to: try listener.localAddress) : try pair().0
+        if isReset { connection.reset() } else { connection.close() }
+        let state = connection.state
+        #expect(isReset ? state.isFailed : state.isClosed, "\(state)")
+        let calls: [() async throws -> Void] = [
+            { try await connection.open() }, { _ = try await connection.read() },
+            { try await connection.write("late") }, { _ = try await connection.chunks().first { _ in true } },
+            { try await connection.finish() }, { try await connection.flush() },
+            { try connection.send("late") },
+        ]
+        for call in calls {
+            let error = await thrownError(by: call)
+            #expect(
+                error?.errno == (isReset ? .connectionAbort : .badFileDescriptor),
+                "\(String(describing: error))")
+        }
+        finishNow(connection)
+        #expect(isReset ? connection.state.isFailed : connection.state.isClosed)
+        #expect(connection.descriptor == nil && connection.receive() == [] && connection.writableCount == 0)
+    }
+
+    @Test func `a delegate gets no event of a connection that was closed before, and is released`() throws {
+        let (connection, peer) = try pair()
+        connection.close()
+        var witness: Witness? = Witness()
+        let fate = Fate(witness!)
+        connection.open(delegate: Silent(witness!))
+        witness = nil
+        RunLoop.current.poll()
+        #expect(fate.witness == nil && connection.state.isClosed && peer.receiveToEnd() == [])
+    }
+
+    // MARK: Both directions
+
+    @Test(arguments: [true, false])
+    func `a connection is closed once both directions have ended`(peerIsFirst: Bool) async throws {
+        let (connection, peer) = try pair()
+        if case .notOpen = connection.state {} else { Issue.record("\(connection.state)") }
+        try await connection.open()
+        if !peerIsFirst { try await connection.finish() }
+        if case .open = connection.state {} else { Issue.record("\(connection.state)") }
+        peer.shutDown()
+        #expect(try await connection.read() == nil)
+        if peerIsFirst {
+            if case .open = connection.state {} else { Issue.record("\(connection.state)") }
+            try await connection.write("answer")
+            try await connection.finish()
+        }
+        #expect(connection.state.isClosed, "\(connection.state)")
+        #expect(peer.receiveToEnd() == (peerIsFirst ? Array("answer".utf8) : []))
+        #expect(try await connection.read() == nil)
+    }
+
+    // MARK: Resets
+
+    /// How a connection begins to end.
+    enum Beginning: CaseIterable { case none, finished, closed }
+
+    @Test(arguments: Beginning.allCases, [true, false])
+    func `a reset drops what waits, also behind an end or a close`(beginning: Beginning, isBuffered: Bool)
+        async throws
+    {
+        let (connection, peer) = try await connect(.init(writeBufferSize: 8_000_000))
+        // More than the kernel takes, or less than the peer has room for.
+        let count = isBuffered ? 8_000_000 : 20_000
+        try connection.send([UInt8](repeating: 1, count: count))
+        switch beginning {
+        case .none: break
+        case .finished: finishNow(connection)
+        case .closed: connection.close()
+        }
+        connection.reset()
+        #expect((connection.error as? IOError)?.errno == .connectionAbort)
+        #expect(connection.descriptor == nil)
+        // The peer does not come to the end of the bytes.
+        #expect(peer.receiveToEnd() == nil && errno == ECONNRESET)
+    }
+
+    @Test func `a reset reaches the peer though the descriptor has a duplicate`() async throws {
+        let (connection, peer) = try await connect(.init())
+        let duplicate = try #require(connection.descriptor).duplicate()
+        defer { try? duplicate.close() }
+        connection.reset()
+        #expect(peer.receive(upTo: 1) == nil && errno == ECONNRESET)
+    }
+
+    @Test(arguments: [true, false])
+    func `a reset of a Unix-domain connection drops what waits`(isClosed: Bool) async throws {
+        let (connection, peer) = try pair(.init(writeBufferSize: 1_000_000))
+        try await connection.open()
+        try connection.send([UInt8](repeating: 1, count: 1_000_000))
+        if isClosed { connection.close() }
+        connection.reset()
+        #expect((peer.receiveToEnd()?.count ?? 0) < 1_000_000)
+    }
+
+    @Test func `a reset after the end of everything changes nothing`() async throws {
+        let (connection, peer) = try await connect(.init())
+        try await connection.finish()
+        #expect(peer.receiveToEnd() == [])
+        peer.shutDown()
+        #expect(try await connection.read() == nil)
+        connection.close()
+        connection.reset()
+        #expect(connection.state.isClosed)
+    }
+
+    @Test func `tasks that wait learn of a reset`() async throws {
+        let (connection, peer) = try pair()
+        let reading = Task { _ = try await connection.read() }
+        let writing = Task { try await connection.write([UInt8](repeating: 1, count: 4_000_000)) }
+        #expect(peer.receive(upTo: 1) == [1])
+        connection.reset()
+        for task in [reading, writing] {
+            let error = await thrownError { try await task.value }
+            #expect(error?.errno == .connectionAbort)
+        }
+    }
+
+    // MARK: Flushing
+
+    @Test func `a flush waits for the bytes before it, and keeps no other task from writing`() async throws {
+        let (connection, peer) = try pair(.init(writeBufferSize: 1_000_000))
+        try await connection.open()
+        try connection.send([UInt8](repeating: 1, count: 300_000))
+        let flushing = Task.immediate { try await connection.flush() }
+        try await connection.write([UInt8](repeating: 2, count: 300_000))
+        try connection.send([UInt8](repeating: 3, count: 100_000))
+        #expect(peer.receive(300_000) == [UInt8](repeating: 1, count: 300_000))
+        try await flushing.value
+        // The peer has not read what came behind.
+        #expect(connection.writableCount < 1_000_000)
+        let rest = Answer<[UInt8]?>()
+        let reader = try JoinableThread { rest.give(peer.receiveToEnd()) }
+        try await connection.finish()
+        reader.join()
+        #expect(
+            rest.wait() == [UInt8](repeating: 2, count: 300_000) + [UInt8](repeating: 3, count: 100_000))
+    }
+
+    @Test(arguments: TaskPlace.allCases)
+    func `a flush times out or is cancelled, and the connection continues`(place: TaskPlace) async throws {
+        let (connection, peer) = try pair(.init(writeBufferSize: 1_000_000))
+        let home = LoopThread()
+        try await connection.open()
+        try connection.send([UInt8](repeating: 1, count: 300_000))
+        for _ in 0..<3 {
+            let late = await thrownError {
+                try await place.start(on: home.loop) { try await connection.flush(timeout: .milliseconds(2)) }
+                    .value
+            }
+            #expect(late?.errno == .timedOut)
+        }
+        let flushing = place.start(on: home.loop) { try await connection.flush() }
+        for _ in 0..<10 { await Task.yield() }
+        flushing.cancel()
+        await #expect(throws: CancellationError.self) { try await flushing.value }
+        try await connection.write([2])
+        #expect(waitingFlushCount(of: connection.streams.output) == 0)
+        #expect(peer.receive(300_001).last == 2)
+        try await connection.flush()
+        connection.close()
+    }
+
+    @Test func `a flush comes after the writes that were called before it`() async throws {
+        let (connection, peer) = try pair()
+        let count = 1_000_000
+        let writing = Task { try await connection.write([UInt8](repeating: 1, count: count)) }
+        #expect(peer.receive(upTo: 1) == [1])
+        let flushing = (0..<3).map { _ in Task.immediate { try await connection.flush() } }
+        let behind = Task.immediate { try await connection.write([2]) }
+        let late = await thrownError { try await connection.flush(timeout: .milliseconds(1)) }
+        #expect(late?.errno == .timedOut)
+        #expect(peer.receive(count) == [UInt8](repeating: 1, count: count - 1) + [2])
+        try await writing.value
+        for flush in flushing { try await flush.value }
+        try await behind.value
+        connection.close()
+    }
+
+    @Test(arguments: [true, false])
+    func `the end of a connection ends the flushes that wait`(isClosed: Bool) async throws {
+        let (connection, peer) = try pair(.init(writeBufferSize: 1_000_000))
+        try await connection.open()
+        try connection.send([UInt8](repeating: 1, count: 300_000))
+        let flushes = (0..<3).map { _ in Task { try await connection.flush() } }
+        for _ in 0..<10 { await Task.yield() }
+        if isClosed { connection.close() } else { peer.close() }
+        for flush in flushes { await #expect(throws: IOError.self) { try await flush.value } }
+    }
+
+    @Test func `a write behind an end fails`() async throws {
+        let (connection, peer) = try pair()
+        let writing = Task { try await connection.write([UInt8](repeating: 1, count: 1_000_000)) }
+        #expect(peer.receive(upTo: 1) == [1])
+        let finishing = Task.immediate { try await connection.finish() }
+        let behind = Task.immediate { try await connection.write("behind") }
+        let received = Answer<[UInt8]?>()
+        let reader = try JoinableThread { received.give(peer.receiveToEnd()) }
+        try await writing.value
+        try await finishing.value
+        await #expect(throws: IOError.self) { try await behind.value }
+        reader.join()
+        #expect(received.wait()?.count == 999_999)
+    }
+}
+
+/// A delegate that ignores events.
+private final class Silent: ConnectionDelegate {
+    private let canary: AnyObject
+    init(_ canary: AnyObject) { self.canary = canary }
+    func connection(_ connection: Connection, handle event: Stream.Event) {
+        Issue.record("An event: \(event)")
+    }
+}
+
+extension Connection.State {
+    fileprivate var isClosed: Bool { if case .closed = self { true } else { false } }
+
+    fileprivate var isFailed: Bool { if case .failed = self { true } else { false } }
+}
