@@ -17,8 +17,8 @@ extension Connection {
         /// Whether the kernel probes a silent peer and fails the connection when it is gone (`SO_KEEPALIVE`, socket(7)). The
         /// probes begin after two hours by default (tcp(7)); ``idleTimeout`` is the prompt way.
         public var keepAlive: Bool
-        /// How many bytes ``Connection/send(_:)-([UInt8])`` accepts beyond those that the kernel takes, and in one message. 64 KiB unless
-        /// set; 0 for a connection that tasks alone write.
+        /// How many bytes ``Connection/send(_:)-([UInt8])`` accepts beyond those that the kernel takes, and in one message.
+        /// 64 KiB unless set; 0 for a connection that tasks alone write.
         public var writeBufferSize: Int { didSet { Self.check(writeBufferSize) } }
         /// The proxy to connect through; nil for none. Ignored for a socket that exists, and for Unix-domain addresses opening
         /// fails.

@@ -83,8 +83,8 @@ extension Connection {
     ///
     /// - Throws: ``IOError`` with `Errno.noBufferSpace` if there are more bytes than ``writableCount``: then an event for space
     ///   follows. `Errno.messageTooLong` if there are more than the write buffer's size, `Errno.resourceBusy` while a task
-    ///   writes or finishes, `Errno.socketNotConnected` before the connection is open. `Errno.tooManyOpenFiles`, and the connection has
-    ///   failed, if the process has no descriptor left to send the rest by. Or the error of the connection.
+    ///   writes or finishes, `Errno.socketNotConnected` before the connection is open. `Errno.tooManyOpenFiles`, and the
+    ///   connection has failed, if the process has no descriptor left to send the rest by. Or the error of the connection.
     public func send(_ bytes: [UInt8]) throws {
         try sending.withLock { _ in try sendInTurn(bytes) }
     }
