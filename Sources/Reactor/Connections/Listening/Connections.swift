@@ -103,8 +103,8 @@ extension Listener {
         /// Accepts one connection.
         ///
         /// - Parameter timeout: How long to wait for one; nil for no limit.
-        /// - Throws: ``IOError`` with ``IOError/Reason/waitTimedOut``; `Errno.badFileDescriptor` once the socket is closed or the loop's
-        ///   thread has ended; or an error of epoll_ctl(2). `CancellationError`.
+        /// - Throws: ``IOError`` with ``IOError/Reason/waitTimedOut``, with `Errno.badFileDescriptor` once the socket is closed
+        ///   or the loop's thread has ended, or with an error of epoll_ctl(2). `CancellationError`.
         /// - Precondition: No other task accepts.
         nonisolated(nonsending) public func accept(timeout: Duration? = nil) async throws
             -> Connection

@@ -99,8 +99,8 @@ extension DatagramSocket {
         ///   - descriptors: Open descriptors to send along over a Unix-domain socket; see
         ///     ``DatagramSocket/send(_:to:descriptors:)``. They stay the caller's, and open until this returns.
         ///   - timeout: How long to wait for room; nil for no limit.
-        /// - Throws: ``IOError`` with an error of ``DatagramSocket/send(_:to:descriptors:)`` or ``IOError/Reason/waitTimedOut``;
-        ///   `CancellationError`. Then the datagram was not sent.
+        /// - Throws: ``IOError`` with an error of ``DatagramSocket/send(_:to:descriptors:)``, or with
+        ///   ``IOError/Reason/waitTimedOut``; `CancellationError`. Then the datagram was not sent.
         nonisolated(nonsending) public func send(
             _ bytes: [UInt8], to address: SocketAddress? = nil, descriptors: [FileDescriptor] = [],
             timeout: Duration? = nil
