@@ -127,7 +127,7 @@ public final class Connection: Sendable {
 
     /// How far a connection has come.
     @nonexhaustive
-    public enum State: Sendable {
+    public enum State: Sendable, Hashable {
         /// Nothing has opened or closed it yet.
         case notOpen
         /// The host is being resolved, or a handshake is being made.
@@ -136,17 +136,16 @@ public final class Connection: Sendable {
         case open
         /// It was closed, or both directions have ended: the peer's when the end was read, the own one with
         /// ``Connection/finish(timeout:)``. No bytes can be moved. Accepted ones may still be on their way; if they cannot be
-        /// sent, the state becomes ``failed(_:)``. After two ends, ``Connection/close()`` or the release of the connection
+        /// sent, the state becomes ``failed``. After two ends, ``Connection/close()`` or the release of the connection
         /// closes the descriptor; with a delegate the connection has done that itself.
         case closed
-        /// It has failed or was reset: the error is an ``IOError``, or ReactorTLS's `TLSError`. Bytes that arrived before may
-        /// be left to read.
-        case failed(any Error)
+        /// It has failed or was reset: see ``Connection/error``. Bytes that arrived before may be left to read.
+        case failed
     }
 
     /// How far the connection has come. May be asked on any thread.
     public var state: State {
-        if let error { return .failed(error) }
+        if error != nil { return .failed }
         switch (halves.input.streamStatus, halves.output.streamStatus) {
         case (.notOpen, .notOpen): return .notOpen
         case (.closed, .closed), (.closed, .atEnd), (.atEnd, .closed), (.atEnd, .atEnd): return .closed
@@ -155,7 +154,7 @@ public final class Connection: Sendable {
         }
     }
 
-    /// Why the connection has failed; nil if it has not.
+    /// Why the connection has failed: an ``IOError``, or ReactorTLS's `TLSError`; nil if it has not.
     public var error: (any Error)? { halves.input.streamError ?? halves.output.streamError }
 
     /// The socket's own address; nil before there is a socket, and once it is closed.

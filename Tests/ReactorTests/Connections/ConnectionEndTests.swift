@@ -35,7 +35,7 @@ import Testing
         let connection = isClient ? Connection(to: try listener.localAddress) : try pair().0
         if isReset { connection.reset() } else { connection.close() }
         let state = connection.state
-        #expect(isReset ? state.isFailed : state.isClosed, "\(state)")
+        #expect(state == (isReset ? .failed : .closed))
         let calls: [() async throws -> Void] = [
             { try await connection.open() }, { _ = try await connection.read() },
             { try await connection.write("late") }, { _ = try await connection.chunks().first { _ in true } },
@@ -49,7 +49,7 @@ import Testing
                 "\(String(describing: error))")
         }
         finishNow(connection)
-        #expect(isReset ? connection.state.isFailed : connection.state.isClosed)
+        #expect(connection.state == (isReset ? .failed : .closed))
         #expect(connection.descriptor == nil && connection.receive() == [] && connection.writableCount == 0)
     }
 
@@ -61,7 +61,7 @@ import Testing
         connection.open(delegate: Silent(witness!))
         witness = nil
         RunLoop.current.poll()
-        #expect(fate.witness == nil && connection.state.isClosed && peer.receiveToEnd() == [])
+        #expect(fate.witness == nil && connection.state == .closed && peer.receiveToEnd() == [])
     }
 
     // MARK: Both directions
@@ -69,18 +69,18 @@ import Testing
     @Test(arguments: [true, false])
     func `a connection is closed once both directions have ended`(peerIsFirst: Bool) async throws {
         let (connection, peer) = try pair()
-        if case .notOpen = connection.state {} else { Issue.record("\(connection.state)") }
+        #expect(connection.state == .notOpen)
         try await connection.open()
         if !peerIsFirst { try await connection.finish() }
-        if case .open = connection.state {} else { Issue.record("\(connection.state)") }
+        #expect(connection.state == .open)
         peer.shutDown()
         #expect(try await connection.read() == nil)
         if peerIsFirst {
-            if case .open = connection.state {} else { Issue.record("\(connection.state)") }
+            #expect(connection.state == .open)
             try await connection.write("answer")
             try await connection.finish()
         }
-        #expect(connection.state.isClosed, "\(connection.state)")
+        #expect(connection.state == .closed)
         #expect(peer.receiveToEnd() == (peerIsFirst ? Array("answer".utf8) : []))
         #expect(try await connection.read() == nil)
     }
@@ -136,7 +136,7 @@ import Testing
         #expect(try await connection.read() == nil)
         connection.close()
         connection.reset()
-        #expect(connection.state.isClosed)
+        #expect(connection.state == .closed)
     }
 
     @Test func `tasks that wait learn of a reset`() async throws {
@@ -246,10 +246,4 @@ private final class Silent: ConnectionDelegate {
     func connection(_ connection: Connection, handle event: Stream.Event) {
         Issue.record("An event: \(event)")
     }
-}
-
-extension Connection.State {
-    fileprivate var isClosed: Bool { if case .closed = self { true } else { false } }
-
-    fileprivate var isFailed: Bool { if case .failed = self { true } else { false } }
 }

@@ -130,7 +130,7 @@ import Testing
         await #expect(throws: (any Error).self) { try await task.value }
         await #expect(throws: IOError.self) { try await reading.value }
         await #expect(throws: IOError.self) { try await connection.write("next") }
-        if case .failed = connection.state {} else { Issue.record("\(connection.state)") }
+        #expect(connection.state == .failed)
         peer.close()
     }
 
