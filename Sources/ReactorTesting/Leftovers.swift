@@ -88,8 +88,8 @@ final class Leftovers: Sendable {
         let endedCount = loopCount - names.count(where: Self.loopThreads.contains) - 1 - threads.count
         return descriptors.map { descriptor in
             let tests = state.withLock { $0.descriptors[descriptor] } ?? "none"
-            return
-                "descriptor \(descriptor.number) open (\(descriptor.target)), first seen while these ran: \(tests)"
+            let target = descriptor.target + Self.addresses(of: descriptor.number)
+            return "descriptor \(descriptor.number) open (\(target)), first seen while these ran: \(tests)"
         } + threads
             + (endedCount > 0 ? ["\(counted(endedCount, "run loop")) of threads that have ended"] : [])
     }
@@ -131,6 +131,14 @@ final class Leftovers: Sendable {
     private static func mayBeOfLibevent(_ descriptor: Descriptor) -> Bool {
         descriptor.target.hasPrefix("pipe:") && fcntl(descriptor.number, F_GETFL) & O_NONBLOCK != 0
             && fcntl(descriptor.number, F_GETFD) == FD_CLOEXEC
+    }
+
+    /// The addresses of a socket and its peer, for a message.
+    private static func addresses(of number: CInt) -> String {
+        let descriptor = FileDescriptor(rawValue: number)
+        let own = try? SocketAddress.local(of: descriptor)
+        let peer = try? SocketAddress.peer(of: descriptor)
+        return [own, peer].compactMap { $0.map { ", \($0)" } }.joined()
     }
 
     // MARK: /proc
