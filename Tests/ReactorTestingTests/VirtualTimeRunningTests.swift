@@ -117,7 +117,9 @@ import Testing
         }
     }
 
-    @Test func `blocks that post blocks all run at the last date, also when they stop the loop`() {
+    @Test(arguments: [Duration.zero, .seconds(1)])
+    func `blocks that post blocks all run at the last date, also when they stop the loop`(distance: Duration)
+    {
         withVirtualTime { time in
             let (loop, count) = (RunLoop.current, Shared(0))
             @Sendable func post() {
@@ -131,7 +133,7 @@ import Testing
                 loop.stop()
             }
             loop.perform { post() }
-            time.advance(by: .seconds(1))
+            time.advance(by: distance)
             #expect(count.value == 20)
         }
     }
