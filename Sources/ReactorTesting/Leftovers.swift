@@ -16,8 +16,8 @@ final class Leftovers: Sendable {
         return nil
     }()
 
-    /// How long to wait for what is ending: a thread ends a little later than its test.
-    private static let patience = Duration.seconds(10)
+    /// How long to wait for what is ending: a connection that was closed may wait 30 seconds for its peer.
+    private static let patience = Duration.seconds(40)
     /// The threads of the library that last as long as the process, and run loops.
     private static let loopThreads: Set = [
         "reactor.streams", "reactor.late", "reactor.ports", "reactor.ops", "test limits",
