@@ -49,10 +49,10 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-metrics", from: "2.5.0"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.6.0"),
         .package(url: "https://github.com/groue/GRDB.swift", from: "7.5.0"),
-        .package(url: "https://github.com/apple/swift-crypto", "3.0.0"..<"5.0.0"),
     ],
     targets: [
         .systemLibrary(name: "CMalloc"),
+        .systemLibrary(name: "CCrypto", pkgConfig: "libcrypto", providers: [.apt(["libssl-dev"])]),
         // Shared by the programs: an argument and lines, signals, the process's limits and descriptors, JSON, and the
         // library's mutex.
         .target(
@@ -79,8 +79,7 @@ let package = Package(
             "importer", "ExampleSupport", system, .product(name: "GRDB", package: "GRDB.swift"),
             .product(name: "ReactorFoundation", package: "swift-reactor")),
         example(
-            "downloader", "ExampleSupport", system,
-            .product(name: "Crypto", package: "swift-crypto"),
+            "downloader", "CCrypto", "ExampleSupport", system,
             .product(name: "ReactorFoundation", package: "swift-reactor"),
             .product(name: "ReactorHTTP", package: "swift-reactor"),
             .product(name: "ReactorHTTPFoundation", package: "swift-reactor")),

@@ -1,4 +1,4 @@
-import Crypto
+import CCrypto
 import ExampleSupport
 import ReactorFoundation
 import SystemPackage
@@ -34,15 +34,42 @@ final class Checksum: Operation, @unchecked Sendable {
     private func compute() throws -> String {
         let descriptor = try FileDescriptor.open(file, .readOnly, options: .closeOnExec)
         return try descriptor.closeAfter {
-            var hash = SHA256()
+            let hash = SHA256()
             var piece = [UInt8](repeating: 0, count: Self.pieceSize)
             while true {
                 if isCancelled { throw CancellationError() }
                 let count = try unsafe piece.withUnsafeMutableBytes { unsafe try descriptor.read(into: $0) }
                 guard count > 0 else { break }
-                hash.update(data: piece[..<count])
+                hash.update(with: piece, count: count)
             }
-            return hash.finalize().map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+            return hash.finish().map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
         }
+    }
+}
+
+/// A checksum that OpenSSL computes. `@safe` is right because this alone uses the context, and frees it.
+@safe private struct SHA256: ~Copyable {
+    private static let size = 32
+
+    private let context = unsafe EVP_MD_CTX_new()
+
+    init() {
+        let isAvailable = unsafe EVP_DigestInit_ex(context, EVP_sha256(), nil) == 1
+        precondition(isAvailable, "OpenSSL has no SHA-256, or no memory.")
+    }
+
+    deinit { unsafe EVP_MD_CTX_free(context) }
+
+    /// Adds the first `count` of `bytes`.
+    func update(with bytes: [UInt8], count: Int) {
+        precondition(count <= bytes.count)
+        _ = unsafe bytes.withUnsafeBytes { unsafe EVP_DigestUpdate(context, $0.baseAddress, count) }
+    }
+
+    /// The checksum. Called once.
+    func finish() -> [UInt8] {
+        var digest = [UInt8](repeating: 0, count: Self.size)
+        _ = unsafe EVP_DigestFinal_ex(context, &digest, nil)
+        return digest
     }
 }
