@@ -102,7 +102,10 @@ import Testing
         let arguments = ["-", database, "--batch", "10"]
         let outcome = try run("importer", arguments, input: .pipe) { child in
             child.write("stop_id\n" + (100..<125).map { "\($0)\n" }.joined())
-            waitUntil { (try? rows("count(*)")) == ["20"] }
+            // Not before it has a write-ahead log: making that fails while another program reads.
+            waitUntil {
+                folder.names.contains("stops.db-wal") && (try? rows("count(*)")) == ["20"] || child.hasEnded
+            }
             child.send(signal)
             return child.readOutput()
         }
