@@ -30,9 +30,9 @@ import Testing
     func `a task that is cancelled while it waits on another loop continues on the one that it prefers`()
         async throws
     {
-        let (loop, clock, isWaiting) = (home.loop, LoopThread().loop.clock(), Countdown(1))
+        let (loop, clock) = (home.loop, LoopThread().loop.clock())
         for round in 0..<50 {
-            let isCancelled = round > 0
+            let (isCancelled, isWaiting) = (round > 0, Countdown(1))
             let task = Task(executorPreference: home.executor) {
                 isWaiting.count()
                 try? await clock.sleep(for: isCancelled ? .seconds(3600) : .milliseconds(1))
@@ -40,7 +40,7 @@ import Testing
             }
             isWaiting.wait()
             // The task may not wait yet.
-            for _ in 0..<round { await Task.yield() }
+            for _ in 0..<(round * 20) { await Task.yield() }
             if isCancelled { task.cancel() }
             #expect(await task.value)
         }
