@@ -184,8 +184,8 @@ final actor TaskParker: SerialExecutor {
 
     /// Lets the task of `job` continue by way of the loop, if it belongs there, and otherwise of a worker.
     ///
-    /// The worker runs the job as this actor's, for the runtime to move the task from there. The runtime's own pool would
-    /// not do: it takes a task that it is given to be where the task prefers to be.
+    /// The worker runs the job as this actor's, and the runtime moves the task from there, whichever executor it prefers.
+    /// Without descriptors for libdispatch's workers, a thread of its own is that worker.
     private nonisolated func send(_ job: UnownedJob, to place: Place) {
         if place.prefersLoop || place.isolation == .loop { return executor.resume(job) }
         DispatchWorkers.enqueue { [self] in unsafe job.runSynchronously(on: unownedExecutor) }
