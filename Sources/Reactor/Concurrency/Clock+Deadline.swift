@@ -15,8 +15,8 @@ extension RunLoop.Clock {
     /// let reply = try await clock.withDeadline(.now + .seconds(5)) { try await connection.request() }
     /// ```
     ///
-    /// Returns only when the operation has: one that does not respond to cancellation is waited for, and its
-    /// result is returned though it is late.
+    /// Returns only after `operation` has returned or thrown. An operation that ignores its cancellation runs to its end, and
+    /// this returns its late result.
     ///
     /// - Parameters:
     ///   - deadline: When to cancel.
