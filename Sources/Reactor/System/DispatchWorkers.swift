@@ -50,13 +50,7 @@ package enum DispatchWorkers {
     package static func run(
         on queue: DispatchQueue = .global(qos: .userInitiated), _ work: @escaping @Sendable () -> Void
     ) {
-        enqueue(noted(work), on: queue)
-    }
-
-    /// As ``run(on:_:)``, but a clock of a test does not know of the work.
-    static func enqueue(
-        _ work: @escaping @Sendable () -> Void, on queue: DispatchQueue = .global(qos: .userInitiated)
-    ) {
+        let work = noted(work)
         do throws(Errno) { try prepare() } catch {
             if (try? JoinableThread(name: "reactor.work", { queue.sync(execute: work) })) != nil { return }
         }

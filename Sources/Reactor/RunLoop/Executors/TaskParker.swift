@@ -182,13 +182,11 @@ final actor TaskParker: SerialExecutor {
         }
     }
 
-    /// Lets the task of `job` continue by way of the loop, if it belongs there, and otherwise of a worker.
-    ///
-    /// The worker runs the job as this actor's, and the runtime moves the task from there, whichever executor it prefers.
-    /// Without descriptors for libdispatch's workers, a thread of its own is that worker.
+    /// Lets the task of `job` continue by way of the loop, if it belongs there, and otherwise of the pool, from which the
+    /// runtime moves it to its actor or its preferred executor.
     private nonisolated func send(_ job: UnownedJob, to place: Place) {
         if place.prefersLoop || place.isolation == .loop { return executor.resume(job) }
-        DispatchWorkers.enqueue { [self] in unsafe job.runSynchronously(on: unownedExecutor) }
+        globalConcurrentExecutor.enqueue(job)
     }
 }
 
