@@ -125,6 +125,7 @@ extension RunLoop.Core {
         guard let (timer, slot) = state.timers.suspendFirstDue(at: now, addedBefore: limit) else {
             return nil
         }
+        state.timers.prefetchNext()
         return (timer, ModeEntry(mode: state.mode, slot: slot))
     }
 

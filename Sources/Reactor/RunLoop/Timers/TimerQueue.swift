@@ -57,6 +57,10 @@ struct TimerQueue<Element>: ~Copyable {
         return (element, node.slot)
     }
 
+    /// See ``IndexedHeap/prefetchNext()``.
+    @inline(__always)
+    mutating func prefetchNext() where Element: AnyObject { heap.prefetchNext() }
+
     /// The earliest date of the elements that are not suspended.
     var earliestDate: Int64? { firstDue(at: .max, addedBefore: .max)?.priority }
 
