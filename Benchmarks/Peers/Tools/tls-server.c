@@ -19,7 +19,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 enum { block_size = 65536 };
@@ -63,6 +62,12 @@ static void *serve(void *argument) {
     return NULL;
 }
 
+static void *wait_for_end(void *argument) {
+    char byte;
+    while (read((int)(intptr_t)argument, &byte, 1) < 0) {}
+    exit(0);
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
     context = SSL_CTX_new(TLS_server_method());
@@ -75,7 +80,10 @@ int main(int argc, char **argv) {
     socklen_t size = sizeof address;
     if (bind(listener, (struct sockaddr *)&address, size) || listen(listener, 1024)) return 1;
     getsockname(listener, (struct sockaddr *)&address, &size);
+    int client[2];
+    if (pipe(client)) return 1;
     if (fork()) {
+        close(client[0]);
         char port[8], file[32];
         snprintf(port, sizeof port, "%d", ntohs(address.sin_port));
         snprintf(file, sizeof file, "/proc/self/fd/%d", write_certificate(certificate));
@@ -86,12 +94,16 @@ int main(int argc, char **argv) {
         execvp(arguments[0], arguments);
         return 1;
     }
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // Not a child of the client, whose strace(1) would wait for it. The pipe ends with the client.
+    if (fork()) return 0;
+    close(client[1]);
     signal(SIGPIPE, SIG_IGN);
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     pthread_attr_setstacksize(&attributes, 1 << 18);
+    pthread_t end;
+    if (pthread_create(&end, &attributes, wait_for_end, (void *)(intptr_t)client[0])) return 1;
     for (int descriptor; (descriptor = accept(listener, NULL, NULL)) >= 0;) {
         pthread_t thread;
         if (pthread_create(&thread, &attributes, serve, (void *)(intptr_t)descriptor)) close(descriptor);
