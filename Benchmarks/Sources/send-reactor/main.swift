@@ -97,7 +97,7 @@ if kind == "raw" {
     pthread_join(thread, nil)
 }
 _ = fcntl(sender.rawValue, F_SETFL, O_NONBLOCK)
-let (input, output) = Stream.connection(descriptor: sender)
+let (input, output) = Connection(descriptor: sender, closeWhenDone: false).streams
 let delegate = Sender()
 output.delegate = delegate
 output.schedule(in: .main, forMode: .default)

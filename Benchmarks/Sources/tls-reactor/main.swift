@@ -27,7 +27,7 @@ final class Client: StreamDelegate {
         _ settings: TLSSettings, _ block: UnsafeMutablePointer<UInt8>, onBytes: @escaping (Int) -> Void
     ) throws {
         self.block = block
-        (input, output) = Stream.connection(to: .ipv4Loopback(port: UInt16(port)))
+        (input, output) = Connection(to: .ipv4Loopback(port: UInt16(port))).streams
         let letter: Unicode.Scalar = kind == "full" || kind == "resumed" ? "h" : kind.unicodeScalars.first!
         let size = kind == "get" || kind == "put" ? count << 20 : 0
         request = [UInt8(ascii: letter)] + (0..<8).map { UInt8(truncatingIfNeeded: size >> (8 * $0)) }
@@ -169,7 +169,7 @@ final class Server: StreamDelegate {
 
 if kind == "context" {
     let processor = processorTime()
-    let (input, _) = Stream.connection(to: .ipv4Loopback(port: UInt16(port)))
+    let (input, _) = Connection(to: .ipv4Loopback(port: UInt16(port))).streams
     try input.startTLS()
     report([fixed(Double(processorTime() - processor) / 1e6, 2)])
 }

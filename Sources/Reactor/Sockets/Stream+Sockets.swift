@@ -1,4 +1,4 @@
-public import SystemPackage
+package import SystemPackage
 
 extension Stream {
     /// Creates two streams that share a connection to a host, given by name or as a numeric address.
@@ -12,15 +12,13 @@ extension Stream {
     /// Neither stream delivers an event before both are open, or before a pass of the loop, or a turn of the queue, of the
     /// one that is. Then both deliver ``Event/openCompleted`` before either delivers bytes or space; streams on different
     /// loops or queues do not wait for one another. Opening fails with an ``IOError``: with ``IOError/Reason/resolver(_:)`` if
-    /// the name cannot be resolved, with the error of the last address if none answers, or with `Errno.timedOut` after the
-    /// ``connectTimeout``.
-    ///
-    /// New code has one ``Connection`` in the place of the two streams.
+    /// the name cannot be resolved, with the error of the last address if none answers, or with `Errno.timedOut` after
+    /// 75 seconds, or the `connectTimeout`.
     ///
     /// The connection ends when both streams are closed; ``OutputStream/shutDown()`` ends one direction. A
     /// fault that one stream finds is also a fault of the other, which may read the bytes that arrived
     /// before.
-    public static func connection(
+    package static func connection(
         toHost host: String, port: UInt16
     ) -> (input: InputStream, output: OutputStream) {
         streams(of: SocketConnection(connectingTo: .host(host, port: port)))
@@ -28,7 +26,7 @@ extension Stream {
 
     /// Creates two streams that share a connection to an IPv4, IPv6 or Unix-domain address. Otherwise like
     /// ``connection(toHost:port:)``.
-    public static func connection(to address: SocketAddress) -> (input: InputStream, output: OutputStream) {
+    package static func connection(to address: SocketAddress) -> (input: InputStream, output: OutputStream) {
         streams(of: SocketConnection(connectingTo: .address(address)))
     }
 
@@ -38,10 +36,9 @@ extension Stream {
     /// The socket's file status flags do not matter, and stay as they are.
     /// - Parameters:
     ///   - descriptor: A connected socket.
-    ///   - closeWhenDone: Whether closing both streams closes it; see also
-    ///     ``PropertyKey/shouldCloseNativeSocketKey``.
+    ///   - closeWhenDone: Whether closing both streams closes it.
     /// - Precondition: `descriptor` is not negative.
-    public static func connection(
+    package static func connection(
         descriptor: FileDescriptor, closeWhenDone: Bool = false
     ) -> (input: InputStream, output: OutputStream) {
         require(
@@ -63,7 +60,13 @@ extension Stream {
         (InputStream(backend: SocketInput(connection)), OutputStream(backend: SocketOutput(connection)))
     }
 
-    /// Cocoa's form of ``connection(toHost:port:)``. A nil pointer receives no stream.
+    /// Creates two streams that share a connection to a host, given by name or as a numeric address. A nil pointer receives no
+    /// stream. New code has one ``Connection``, and its ``Connection/streams`` where a pair is needed.
+    ///
+    /// Opening either stream resolves the name and connects, as a ``Connection`` does, and fails with an ``IOError``. Neither
+    /// stream delivers an event before both are open, or before a pass of the loop, or a turn of the queue, of the one that is.
+    /// Then both deliver ``Event/openCompleted`` before either delivers bytes or space. The connection ends when both streams
+    /// are closed; a fault that one stream finds is also a fault of the other, which may read the bytes that arrived before.
     ///
     /// - Precondition: `port` is in 0...65535.
     public class func getStreamsToHost(
@@ -87,17 +90,19 @@ extension Stream {
 extension Stream {
     /// The socket's descriptor; nil before there is one and after it was closed. The stream owns it: do not
     /// close it.
-    public var socketDescriptor: FileDescriptor? { property(forKey: .socketDescriptorKey) as? FileDescriptor }
+    package var socketDescriptor: FileDescriptor? {
+        property(forKey: .socketDescriptorKey) as? FileDescriptor
+    }
 
     /// The socket's own address, from getsockname(2); nil before there is a socket.
-    public var localAddress: SocketAddress? { property(forKey: .socketLocalAddressKey) as? SocketAddress }
+    package var localAddress: SocketAddress? { property(forKey: .socketLocalAddressKey) as? SocketAddress }
 
     /// The peer's address; nil before it is known.
-    public var peerAddress: SocketAddress? { property(forKey: .socketRemoteAddressKey) as? SocketAddress }
+    package var peerAddress: SocketAddress? { property(forKey: .socketRemoteAddressKey) as? SocketAddress }
 
     /// The process at the other end of a Unix-domain connection, when the connection was made (`SO_PEERCRED`,
     /// unix(7)); nil for others, and before there is one.
-    public var peerCredentials: PeerCredentials? {
+    package var peerCredentials: PeerCredentials? {
         property(forKey: .socketPeerCredentialsKey) as? PeerCredentials
     }
 
@@ -107,7 +112,7 @@ extension Stream {
     /// 75 seconds by default; nil for a stream that is not a socket's.
     /// - Precondition: Set to a positive duration, on the stream of a socket, before the pair is opened or TLS starts
     ///   on it; or, without effect, of a bound pair.
-    public var connectTimeout: Duration? {
+    package var connectTimeout: Duration? {
         get { property(forKey: .socketConnectTimeoutKey) as? Duration }
         set { setOption(newValue, forKey: .socketConnectTimeoutKey) }
     }
@@ -116,7 +121,7 @@ extension Stream {
     ///
     /// Bytes that arrived before are delivered first. Nil, the default, disables the timeout.
     /// - Precondition: Set to nil or a positive duration, on the stream of a socket or, without effect, of a bound pair.
-    public var idleTimeout: Duration? {
+    package var idleTimeout: Duration? {
         get { property(forKey: .socketIdleTimeoutKey) as? Duration }
         set { setOption(newValue, forKey: .socketIdleTimeoutKey) }
     }
@@ -126,7 +131,7 @@ extension Stream {
     ///
     /// Nil, the default, disables the timeout.
     /// - Precondition: Set to nil or a positive duration, on the stream of a socket or, without effect, of a bound pair.
-    public var writeTimeout: Duration? {
+    package var writeTimeout: Duration? {
         get { property(forKey: .socketWriteTimeoutKey) as? Duration }
         set { setOption(newValue, forKey: .socketWriteTimeoutKey) }
     }
@@ -135,7 +140,7 @@ extension Stream {
     ///
     /// No effect on a Unix-domain socket.
     /// - Precondition: Set on the stream of a socket or, without effect, of a bound pair.
-    public var noDelay: Bool {
+    package var noDelay: Bool {
         get { property(forKey: .socketNoDelayKey) as? Bool ?? false }
         set { setOption(newValue, forKey: .socketNoDelayKey) }
     }
@@ -145,7 +150,7 @@ extension Stream {
     ///
     /// The probes begin after two hours by default (tcp(7)); ``idleTimeout`` is the prompt way.
     /// - Precondition: Set on the stream of a socket or, without effect, of a bound pair.
-    public var keepAlive: Bool {
+    package var keepAlive: Bool {
         get { property(forKey: .socketKeepAliveKey) as? Bool ?? false }
         set { setOption(newValue, forKey: .socketKeepAliveKey) }
     }
@@ -179,40 +184,40 @@ extension Stream {
 extension Stream.PropertyKey {
     /// A `Bool`: whether the socket is closed with the second stream. True by default for a connection to a
     /// host.
-    public static let shouldCloseNativeSocketKey = Self("kCFStreamPropertyShouldCloseNativeSocket")
+    package static let shouldCloseNativeSocketKey = Self("kCFStreamPropertyShouldCloseNativeSocket")
 
     /// A `String`: the host's name, or its address; nil while unknown.
-    public static let socketRemoteHostNameKey = Self("kCFStreamPropertySocketRemoteHostName")
+    package static let socketRemoteHostNameKey = Self("kCFStreamPropertySocketRemoteHostName")
 
     /// An `Int`: the peer's port; nil while unknown.
-    public static let socketRemotePortNumberKey = Self("kCFStreamPropertySocketRemotePortNumber")
+    package static let socketRemotePortNumberKey = Self("kCFStreamPropertySocketRemotePortNumber")
 
     /// A `FileDescriptor`: ``Stream/socketDescriptor``.
-    public static let socketDescriptorKey = Self("ReactorSocketDescriptor")
+    package static let socketDescriptorKey = Self("ReactorSocketDescriptor")
 
     /// A ``SocketAddress``: ``Stream/peerAddress``.
-    public static let socketRemoteAddressKey = Self("ReactorSocketRemoteAddress")
+    package static let socketRemoteAddressKey = Self("ReactorSocketRemoteAddress")
 
     /// A ``SocketAddress``: ``Stream/localAddress``.
-    public static let socketLocalAddressKey = Self("ReactorSocketLocalAddress")
+    package static let socketLocalAddressKey = Self("ReactorSocketLocalAddress")
 
     /// A ``PeerCredentials``: ``Stream/peerCredentials``.
-    public static let socketPeerCredentialsKey = Self("ReactorSocketPeerCredentials")
+    package static let socketPeerCredentialsKey = Self("ReactorSocketPeerCredentials")
 
     /// A `Duration`: ``Stream/connectTimeout``.
-    public static let socketConnectTimeoutKey = Self("ReactorSocketConnectTimeout")
+    package static let socketConnectTimeoutKey = Self("ReactorSocketConnectTimeout")
 
     /// A `Duration`: ``Stream/idleTimeout``.
-    public static let socketIdleTimeoutKey = Self("ReactorSocketIdleTimeout")
+    package static let socketIdleTimeoutKey = Self("ReactorSocketIdleTimeout")
 
     /// A `Duration`: ``Stream/writeTimeout``.
-    public static let socketWriteTimeoutKey = Self("ReactorSocketWriteTimeout")
+    package static let socketWriteTimeoutKey = Self("ReactorSocketWriteTimeout")
 
     /// A `Bool`: ``Stream/noDelay``.
-    public static let socketNoDelayKey = Self("ReactorSocketNoDelay")
+    package static let socketNoDelayKey = Self("ReactorSocketNoDelay")
 
     /// A `Bool`: ``Stream/keepAlive``.
-    public static let socketKeepAliveKey = Self("ReactorSocketKeepAlive")
+    package static let socketKeepAliveKey = Self("ReactorSocketKeepAlive")
 }
 
 // Cocoa's keys, which are public in ReactorFoundation.

@@ -64,7 +64,7 @@ open class OutputStream: Stream {
     ///   - descriptor: An open descriptor; one that is not open fails in ``Stream/open()``.
     ///   - closeWhenDone: Whether closing or releasing the stream closes the descriptor. Closing a socket may shut
     ///     its connection down for duplicates of the descriptor too: see ``Stream/close()``. To go on reading
-    ///     from one, pass false, or create both streams with ``Stream/connection(descriptor:closeWhenDone:)``.
+    ///     from one, pass false, or have the two ``Connection/streams`` of a ``Connection``.
     /// - Precondition: `descriptor` is not negative.
     public init(descriptor: FileDescriptor, closeWhenDone: Bool = false) {
         require(

@@ -61,10 +61,10 @@ extension Stream {
         public static let fileCurrentOffsetKey = PropertyKey("kCFStreamPropertyFileCurrentOffset")
 
         /// An `Int`: ``OutputStream/writeBufferSize``, for sockets, pipes and terminals.
-        public static let writeBufferSizeKey = PropertyKey("ReactorWriteBufferSize")
+        package static let writeBufferSizeKey = PropertyKey("ReactorWriteBufferSize")
 
         /// A `[UInt8]`: the bytes that were written to a stream in memory. Readable after closing too.
-        public static let writtenBytesKey = PropertyKey("ReactorWrittenBytes")
+        package static let writtenBytesKey = PropertyKey("ReactorWrittenBytes")
     }
 }
 

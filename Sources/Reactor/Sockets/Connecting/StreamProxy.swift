@@ -3,12 +3,12 @@ import SystemPackage
 /// A server that connects to hosts on behalf of a client.
 ///
 /// ```swift
-/// let (input, output) = Stream.connection(toHost: "example.org", port: 80)
-/// input.proxy = StreamProxy(.socks5, host: "localhost", port: 1080)
+/// let proxy = StreamProxy(.socks5, host: "localhost", port: 1080)
+/// let connection = Connection(toHost: "example.org", port: 80, options: .init(proxy: proxy))
 /// ```
 ///
 /// The proxy's name is resolved, and its addresses are tried; the name of the host goes to the proxy as it
-/// is, so that no resolver of this machine sees it. The ``Stream/connectTimeout`` covers all of it.
+/// is, so that no resolver of this machine sees it. The ``Connection/Options/connectTimeout`` covers all of it.
 public struct StreamProxy: Hashable, Sendable {
     /// The protocol that the proxy speaks.
     @nonexhaustive public enum Kind: Hashable, Sendable {
@@ -73,7 +73,7 @@ extension Stream {
     /// the proxy's.
     /// - Precondition: Set before the pair is opened, on a stream that connects to a host or to an IP
     ///   address; or, without effect, on one of a bound pair.
-    public var proxy: StreamProxy? {
+    package var proxy: StreamProxy? {
         get { property(forKey: .streamProxy) as? StreamProxy }
         set {
             require(
