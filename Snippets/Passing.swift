@@ -6,8 +6,8 @@ let address = try SocketAddress(unixAbstractName: "opener".utf8)
 var options = DatagramSocket.Options()
 options.receivesCredentials = true
 let service = try DatagramSocket(boundTo: address, options: options) {
-    socket, bytes, datagram in
-    guard let client = datagram.sender, let process = datagram.credentials else { return }
+    socket, bytes, metadata in
+    guard let client = metadata.sender, let process = metadata.credentials else { return }
     let path = String(decoding: bytes.withUnsafeBytes(Array.init), as: UTF8.self)
     print("process \(process.processIdentifier) of user \(process.userIdentifier) wants \(path)")
     guard let file = try? FileDescriptor.open(path, .readOnly) else { return }
@@ -20,8 +20,8 @@ options.receivesCredentials = false
 options.descriptorLimit = 1
 let client = try DatagramSocket(
     connectedTo: address, boundTo: .unixUnnamed, options: options
-) { _, _, datagram in
-    guard let file = datagram.descriptors.first else { return }
+) { _, _, metadata in
+    guard let file = metadata.descriptors.first else { return }
     print("got descriptor \(file.rawValue)")
     try? file.close()
     RunLoop.current.stop()

@@ -13,9 +13,9 @@ import Reactor
 
 private func count() async throws {
     let socket = try RunLoop.main.datagrams(boundTo: .ipv6Any(port: 7010))
-    for try await message in socket {
-        guard let sender = message.datagram.sender else { continue }
-        try await socket.send("\(message.bytes.count)\n", to: sender)
+    for try await datagram in socket {
+        guard let sender = datagram.metadata.sender else { continue }
+        try await socket.send("\(datagram.bytes.count)\n", to: sender)
     }
 }
 

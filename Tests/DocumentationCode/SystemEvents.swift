@@ -61,10 +61,10 @@ private func receiveDescriptors(on loop: RunLoop, _ use: (FileDescriptor) async 
     options.descriptorLimit = 1
     options.receivesCredentials = true
     let datagrams = try loop.datagrams(boundTo: SocketAddress(unixPath: "/run/app.socket"), options: options)
-    for try await message in datagrams {
-        guard let file = message.datagram.descriptors.first else { continue }
+    for try await datagram in datagrams {
+        guard let file = datagram.metadata.descriptors.first else { continue }
         defer { try? file.close() }
-        guard message.datagram.credentials?.userIdentifier == 0 else { continue }
+        guard datagram.metadata.credentials?.userIdentifier == 0 else { continue }
         try await use(file)
     }
 }

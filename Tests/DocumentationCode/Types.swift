@@ -102,8 +102,8 @@ private func runLoops() throws {
 }
 
 private func sockets() throws {
-    let server = try DatagramSocket(boundTo: .ipv6Any(port: 7)) { socket, bytes, datagram in
-        guard let sender = datagram.sender else { return }
+    let server = try DatagramSocket(boundTo: .ipv6Any(port: 7)) { socket, bytes, metadata in
+        guard let sender = metadata.sender else { return }
         _ = try? socket.send(bytes, to: sender)
     } events: { _, event in
         print(event)

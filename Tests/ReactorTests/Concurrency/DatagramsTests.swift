@@ -25,14 +25,14 @@ import Testing
             for try await message in server {
                 #expect(home.loop.isCurrent == isOnLoop)
                 if message.bytes.isEmpty { break }
-                try await server.send(message.bytes, to: message.datagram.sender)
+                try await server.send(message.bytes, to: message.metadata.sender)
             }
         }
         for text in ["żółw", "a", "b"] {
             try await client.send(text)
             let answer = try await client.receive()
             #expect(answer.bytes == Array(text.utf8))
-            #expect(answer.datagram.sender == server.localAddress)
+            #expect(answer.metadata.sender == server.localAddress)
         }
         try await client.send([])
         try await echo.value
@@ -47,8 +47,8 @@ import Testing
         try await sender.send([7], descriptors: [pipe.writeEnd])
         try pipe.writeEnd.close()
         let message = try await receiver.receive()
-        let passed = try #require(message.datagram.descriptors.first)
-        #expect(message.bytes == [7] && message.datagram.descriptors.count == 1)
+        let passed = try #require(message.metadata.descriptors.first)
+        #expect(message.bytes == [7] && message.metadata.descriptors.count == 1)
         try passed.closeAfter { _ = try passed.writeAll("text".utf8) }
         #expect(InputStream(descriptor: pipe.readEnd, closeWhenDone: true).readAll() == "text")
         let other = try loop.datagrams(boundTo: .ipv4Loopback(port: 0))

@@ -100,7 +100,7 @@ func withClients(_ count: Int, of listener: Listener, _ body: ([SocketPeer]) thr
 /// The received datagrams, in order.
 final class Inflow {
     var texts: [String] = []
-    var datagrams: [DatagramSocket.Datagram] = []
+    var datagrams: [DatagramSocket.Metadata] = []
     var events: [DatagramSocket.Event] = []
 
     /// A socket at `address`, in the default mode, that records what it receives and then calls `body`.
@@ -147,7 +147,7 @@ final class Inflow {
         return socket
     }
 
-    private func note(_ bytes: RawSpan, _ datagram: DatagramSocket.Datagram) {
+    private func note(_ bytes: RawSpan, _ datagram: DatagramSocket.Metadata) {
         texts.append(bytes.text)
         datagrams.append(datagram)
     }

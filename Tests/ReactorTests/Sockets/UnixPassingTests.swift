@@ -18,9 +18,9 @@ import Testing
     /// Receives `count` datagrams on the current loop, closing the descriptors that come with them.
     private func receive(
         _ count: Int, descriptorLimit: Int = 0, receivesCredentials: Bool = false,
-        _ body: @escaping (RawSpan, DatagramSocket.Datagram) throws -> Void = { _, _ in }
-    ) throws -> [DatagramSocket.Datagram] {
-        var datagrams: [DatagramSocket.Datagram] = []
+        _ body: @escaping (RawSpan, DatagramSocket.Metadata) throws -> Void = { _, _ in }
+    ) throws -> [DatagramSocket.Metadata] {
+        var datagrams: [DatagramSocket.Metadata] = []
         var options = DatagramSocket.Options()
         (options.descriptorLimit, options.receivesCredentials) = (descriptorLimit, receivesCredentials)
         let descriptor = try other.descriptor.duplicate()

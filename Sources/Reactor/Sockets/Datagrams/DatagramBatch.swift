@@ -9,7 +9,7 @@ import SystemPackage
 @safe
 final class DatagramBatch {
     /// Receives a datagram's bytes, borrowed until it returns; returns whether it takes the next one.
-    typealias Receiver = (RawSpan, DatagramSocket.Datagram) -> Bool
+    typealias Receiver = (RawSpan, DatagramSocket.Metadata) -> Bool
 
     /// The limit of datagrams that one system call receives. Measured: with sixteen, each costs a quarter less than alone; more
     /// gain little, and delay the loop's other items.
@@ -30,8 +30,8 @@ final class DatagramBatch {
     }
 
     deinit {
-        deliver { _, datagram in
-            for descriptor in datagram.descriptors { _ = OwnedDescriptor(descriptor.rawValue) }
+        deliver { _, metadata in
+            for descriptor in metadata.descriptors { _ = OwnedDescriptor(descriptor.rawValue) }
             return true
         }
         unsafe reactor_datagrams_free(storage)
@@ -57,13 +57,13 @@ final class DatagramBatch {
             let raw = reactor_datagrams_at(storage, next)
             next += 1
             let descriptors = unsafe UnsafeBufferPointer(start: raw.descriptors, count: raw.descriptor_count)
-            let datagram = unsafe DatagramSocket.Datagram(
+            let metadata = unsafe DatagramSocket.Metadata(
                 sender: SocketAddress(raw.sender), byteCount: raw.length, isTruncated: raw.count < raw.length,
                 credentials: PeerCredentials(raw.credentials),
                 descriptors: descriptors.map { FileDescriptor(rawValue: $0) },
                 hasLostDescriptors: raw.has_lost_descriptors)
             goesOn = unsafe receiver(
-                UnsafeRawBufferPointer(start: raw.bytes, count: raw.count).bytes, datagram)
+                UnsafeRawBufferPointer(start: raw.bytes, count: raw.count).bytes, metadata)
         }
     }
 }

@@ -23,11 +23,11 @@ extension DatagramSocket {
         public var receiveBufferSize: Int?
         /// The size of the kernel's send buffer in bytes (`SO_SNDBUF`), a hint; nil for the kernel's choice.
         public var sendBufferSize: Int?
-        /// Whether the kernel names the process that has sent a datagram: ``Datagram/credentials``
+        /// Whether the kernel names the process that has sent a datagram: ``Metadata/credentials``
         /// (`SO_PASSCRED`). Unix-domain only.
         public var receivesCredentials = false
-        /// The limit of descriptors that are received with a datagram, up to 253: ``Datagram/descriptors``. By
-        /// default none are: the kernel closes what is sent, which ``Datagram/hasLostDescriptors`` reports.
+        /// The limit of descriptors that are received with a datagram, up to 253: ``Metadata/descriptors``. By
+        /// default none are: the kernel closes what is sent, which ``Metadata/hasLostDescriptors`` reports.
         /// Unix-domain only.
         public var descriptorLimit = 0
 

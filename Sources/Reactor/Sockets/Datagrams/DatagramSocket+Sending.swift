@@ -41,7 +41,7 @@ extension DatagramSocket {
     /// Sends a datagram with descriptors over a Unix-domain socket, like ``send(_:to:)-([UInt8],_)``.
     ///
     /// The receiver gets duplicates, if its ``Options/descriptorLimit`` allows, and the kernel closes those beyond: see
-    /// ``Datagram/hasLostDescriptors``.
+    /// ``Metadata/hasLostDescriptors``.
     ///
     /// - Parameters:
     ///   - bytes: The datagram.

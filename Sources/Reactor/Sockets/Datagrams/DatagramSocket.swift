@@ -4,8 +4,8 @@ public import SystemPackage
 /// A UDP or Unix-domain datagram socket that delivers datagrams to a closure on a run loop's thread.
 ///
 /// ```swift
-/// let server = try DatagramSocket(boundTo: .ipv6Any(port: 7)) { socket, bytes, datagram in
-///     guard let sender = datagram.sender else { return }
+/// let server = try DatagramSocket(boundTo: .ipv6Any(port: 7)) { socket, bytes, metadata in
+///     guard let sender = metadata.sender else { return }
 ///     _ = try? socket.send(bytes, to: sender)
 /// } events: { _, event in
 ///     print(event)
@@ -28,7 +28,7 @@ public import SystemPackage
 /// See udp(7), unix(7) and recvmmsg(2). SIGPIPE is never raised.
 public final class DatagramSocket: EventSource {
     /// What is known of a datagram in addition to its bytes.
-    public struct Datagram: Sendable, Hashable {
+    public struct Metadata: Sendable, Hashable {
         /// The sender's address; nil for a Unix-domain socket without a name.
         public let sender: SocketAddress?
         /// The length of the datagram, of which ``Options/datagramLimit`` bytes are delivered.
@@ -47,11 +47,11 @@ public final class DatagramSocket: EventSource {
     }
 
     /// A datagram with its bytes.
-    public struct Message: Sendable, Hashable {
+    public struct Datagram: Sendable, Hashable {
         /// The bytes, at most ``Options/datagramLimit``.
         public let bytes: [UInt8]
         /// What is known of it in addition.
-        public let datagram: Datagram
+        public let metadata: Metadata
     }
 
     /// An event other than a datagram.
@@ -64,7 +64,7 @@ public final class DatagramSocket: EventSource {
     }
 
     /// Receives a datagram's bytes, borrowed until it returns.
-    public typealias Receiver = (DatagramSocket, RawSpan, Datagram) -> Void
+    public typealias Receiver = (DatagramSocket, RawSpan, Metadata) -> Void
 
     /// Receives an event.
     public typealias EventHandler = (DatagramSocket, Event) -> Void
@@ -219,16 +219,16 @@ public final class DatagramSocket: EventSource {
     // MARK: Receiving
 
     /// Receives a datagram, for a socket that is in no loop; nil if none is pending.
-    func receiveMessage() throws(Errno) -> Message? {
+    func receiveOne() throws(Errno) -> Datagram? {
         let descriptor = try descriptor
-        var message: Message?
-        try makeBatch().receive(from: descriptor) { bytes, datagram in
+        var datagram: Datagram?
+        try makeBatch().receive(from: descriptor) { bytes, metadata in
             var copy: [UInt8] = []
             copy.append(bytes)
-            message = Message(bytes: copy, datagram: datagram)
+            datagram = Datagram(bytes: copy, metadata: metadata)
             return false
         }
-        return message
+        return datagram
     }
 
     private func makeBatch() throws(Errno) -> DatagramBatch {
@@ -256,9 +256,9 @@ public final class DatagramSocket: EventSource {
         isInterrupted = false
         do throws(Errno) {
             if readiness.contains(.readable) || !batch.isEmpty {
-                try batch.receive(from: FileDescriptor(rawValue: number)) { bytes, datagram in
+                try batch.receive(from: FileDescriptor(rawValue: number)) { bytes, metadata in
                     isHandled = true
-                    handlers.receive(self, bytes, datagram)
+                    handlers.receive(self, bytes, metadata)
                     return !isEnded && !isInterrupted
                 }
             }

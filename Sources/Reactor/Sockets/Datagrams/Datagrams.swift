@@ -6,9 +6,9 @@ extension RunLoop {
     ///
     /// ```swift
     /// let datagrams = try loop.datagrams(boundTo: .ipv6Any(port: 7))
-    /// for try await message in datagrams {
-    ///     guard let sender = message.datagram.sender else { continue }
-    ///     try await datagrams.send(message.bytes, to: sender)
+    /// for try await datagram in datagrams {
+    ///     guard let sender = datagram.metadata.sender else { continue }
+    ///     try await datagrams.send(datagram.bytes, to: sender)
     /// }
     /// ```
     ///
@@ -55,7 +55,7 @@ extension DatagramSocket {
     /// stays open, and another iteration may continue. The socket is closed when the last reference to this object is released.
     public final class Datagrams: AsyncSequence, Sendable {
         /// A datagram with its bytes.
-        public typealias Element = Message
+        public typealias Element = Datagram
 
         /// The socket's own address, as completed by the kernel.
         public let localAddress: SocketAddress
@@ -153,7 +153,7 @@ extension DatagramSocket {
         ///   or the loop's thread has ended; with an error that the kernel has reported, such as `Errno.connectionRefused`,
         ///   after which the socket stays open. `CancellationError`.
         /// - Precondition: No other task receives.
-        nonisolated(nonsending) public func receive(timeout: Duration? = nil) async throws -> Message {
+        nonisolated(nonsending) public func receive(timeout: Duration? = nil) async throws -> Datagram {
             arrivals.state.claim()
             defer { arrivals.state.unclaim() }
             do throws(Errno) {
@@ -180,7 +180,7 @@ extension DatagramSocket {
             fileprivate let claim: EventClaim
 
             /// The next datagram; nil once the socket is closed.
-            nonisolated(nonsending) public func next() async throws -> Message? {
+            nonisolated(nonsending) public func next() async throws -> Datagram? {
                 guard !claim.isReleased else { return nil }
                 do throws(Errno) {
                     return try await datagrams.arrivals.next(until: nil, datagrams.socket.receive)
@@ -192,7 +192,7 @@ extension DatagramSocket {
             }
 
             /// The next datagram; nil once the socket is closed.
-            public func next(isolation actor: isolated (any Actor)?) async throws -> Message? {
+            public func next(isolation actor: isolated (any Actor)?) async throws -> Datagram? {
                 try await next()
             }
         }
@@ -214,9 +214,9 @@ private final class UnscheduledSocket: Sendable {
     init(_ socket: sending DatagramSocket) { state = Mutex(State(socket: socket)) }
 
     /// Nil if no datagram is pending, or may be received any more.
-    func receive() throws(Errno) -> DatagramSocket.Message? {
+    func receive() throws(Errno) -> DatagramSocket.Datagram? {
         try state.withLock { (state) throws(Errno) in
-            state.rooms == nil ? nil : try state.socket.receiveMessage()
+            state.rooms == nil ? nil : try state.socket.receiveOne()
         }
     }
 
