@@ -3,59 +3,43 @@ import Glibc
 public import SystemPackage
 
 extension DatagramSocket {
-    /// Sends a datagram to `address` without blocking; sendto(2).
+    /// Sends a datagram without blocking; sendto(2).
     ///
+    /// - Parameters:
+    ///   - bytes: The datagram.
+    ///   - address: The receiver; nil for the address that the socket is connected to.
+    ///   - descriptors: Open descriptors to send along over a Unix-domain socket, which stay the caller's. The receiver gets
+    ///     duplicates, if its ``Options/descriptorLimit`` allows, and the kernel closes those beyond: see
+    ///     ``Metadata/hasLostDescriptors``.
     /// - Returns: Whether the kernel has accepted it. If its buffer is full, it has not, and ``Event/hasSpaceAvailable`` is
     ///   delivered once there is room, while the socket is in a loop.
     /// - Throws: An error of sendto(2): `Errno.messageTooLong`, `Errno.networkUnreachable`, `Errno.permissionDenied` for a
     ///   broadcast without ``Options/allowsBroadcast``, `Errno.badFileDescriptor` once the socket is closed. On a connected
-    ///   socket also the error that an earlier datagram has caused; then this one was not sent.
+    ///   socket also the error that an earlier datagram has caused; then this one was not sent. Without an address
+    ///   `Errno.addressRequired` or `Errno.socketNotConnected` if the socket is not connected.
     ///   `Errno.resourceTemporarilyUnavailable` if a Unix-domain receiver that the socket is not connected to has no room: the
-    ///   kernel does not report when it has.
-    public func send(_ bytes: RawSpan, to address: SocketAddress) throws(Errno) -> Bool {
-        try send(bytes, toward: address)
-    }
-
-    /// Sends a datagram to the connected address, like ``send(_:to:)-([UInt8],_)``.
-    ///
-    /// - Throws: `Errno.addressRequired` or `Errno.socketNotConnected` if the socket is not connected, or an error of
-    ///   ``send(_:to:)-([UInt8],_)``.
-    public func send(_ bytes: RawSpan) throws(Errno) -> Bool { try send(bytes, toward: nil) }
-
-    /// Sends a datagram to `address`, like ``send(_:to:)-([UInt8],_)``.
-    public func send(_ bytes: [UInt8], to address: SocketAddress) throws(Errno) -> Bool {
-        try send(bytes, to: address, descriptors: [])
-    }
-
-    /// Sends a datagram to the connected address, like ``send(_:)-([UInt8])``.
-    public func send(_ bytes: [UInt8]) throws(Errno) -> Bool { try send(bytes, descriptors: []) }
-
-    /// Sends a text's UTF-8 to `address`, like ``send(_:to:)-([UInt8],_)``.
-    public func send(_ text: String, to address: SocketAddress) throws(Errno) -> Bool {
-        try send(Array(text.utf8), to: address)
-    }
-
-    /// Sends a text's UTF-8 to the connected address, like ``send(_:)-([UInt8])``.
-    public func send(_ text: String) throws(Errno) -> Bool { try send(Array(text.utf8)) }
-
-    /// Sends a datagram with descriptors over a Unix-domain socket, like ``send(_:to:)-([UInt8],_)``.
-    ///
-    /// The receiver gets duplicates, if its ``Options/descriptorLimit`` allows, and the kernel closes those beyond: see
-    /// ``Metadata/hasLostDescriptors``.
-    ///
-    /// - Parameters:
-    ///   - bytes: The datagram.
-    ///   - address: The receiver; nil for the connected address.
-    ///   - descriptors: Open descriptors, which stay the caller's.
-    /// - Throws: Also `Errno.invalidArgument` for a socket of another family or more than 253 descriptors, and
-    ///   `Errno(rawValue: ETOOMANYREFS)` if too many are in flight.
+    ///   kernel does not report when it has. With descriptors `Errno.invalidArgument` for a socket of another family or more
+    ///   than 253 of them, and `Errno(rawValue: ETOOMANYREFS)` if too many are in flight.
     public func send(
-        _ bytes: [UInt8], to address: SocketAddress? = nil, descriptors: [FileDescriptor]
+        _ bytes: RawSpan, to address: SocketAddress? = nil, descriptors: [FileDescriptor] = []
     ) throws(Errno) -> Bool {
-        guard descriptors.isEmpty || family == .unix else { throw .invalidArgument }
-        return try bytes.withBytes { (bytes) throws(Errno) in
-            try send(bytes, toward: address, descriptors.map(\.rawValue))
+        if descriptors.isEmpty { return try send(bytes, toward: address) }
+        guard family == .unix else { throw .invalidArgument }
+        return try send(bytes, toward: address, descriptors.map(\.rawValue))
+    }
+
+    /// Sends a datagram, like ``send(_:to:descriptors:)-(RawSpan,_,_)``.
+    public func send(
+        _ bytes: [UInt8], to address: SocketAddress? = nil, descriptors: [FileDescriptor] = []
+    ) throws(Errno) -> Bool {
+        try bytes.withBytes { (bytes) throws(Errno) in
+            try send(bytes, to: address, descriptors: descriptors)
         }
+    }
+
+    /// Sends a text's UTF-8, like ``send(_:to:descriptors:)-(RawSpan,_,_)``.
+    public func send(_ text: String, to address: SocketAddress? = nil) throws(Errno) -> Bool {
+        try send(Array(text.utf8), to: address)
     }
 
     private func send(

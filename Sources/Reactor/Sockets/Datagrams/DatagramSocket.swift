@@ -56,7 +56,7 @@ public final class DatagramSocket: EventSource {
 
     /// An event other than a datagram.
     @nonexhaustive public enum Event: Sendable, Hashable {
-        /// There is room again after a ``DatagramSocket/send(_:to:)-([UInt8],_)`` that found none.
+        /// There is room again after a ``DatagramSocket/send(_:to:descriptors:)-([UInt8],_,_)`` that found none.
         case hasSpaceAvailable
         /// The kernel has reported an error, such as `Errno.connectionRefused` if no socket receives at the connected address.
         /// The socket stays open.
@@ -104,7 +104,7 @@ public final class DatagramSocket: EventSource {
     /// Creates a socket that sends to `peer`, and receives only from there.
     ///
     /// - Parameters:
-    ///   - peer: The address that ``send(_:)-([UInt8])`` sends to.
+    ///   - peer: The address that ``send(_:to:descriptors:)-([UInt8],_,_)`` sends to without one.
     ///   - address: The socket's own address; nil for the kernel's choice. A Unix-domain socket without an address receives no
     ///     answers; with ``SocketAddress/unixUnnamed`` the kernel chooses one.
     ///   - options: Options to set before binding.

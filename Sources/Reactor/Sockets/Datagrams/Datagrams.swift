@@ -97,9 +97,9 @@ extension DatagramSocket {
         ///   - bytes: The datagram.
         ///   - address: The receiver; nil for the one that the socket is connected to.
         ///   - descriptors: Open descriptors to send along over a Unix-domain socket; see
-        ///     ``DatagramSocket/send(_:to:descriptors:)``. They stay the caller's, and open until this returns.
+        ///     ``DatagramSocket/send(_:to:descriptors:)-([UInt8],_,_)``. They stay the caller's, and open until this returns.
         ///   - timeout: How long to wait for room; nil for no limit.
-        /// - Throws: ``IOError`` with an error of ``DatagramSocket/send(_:to:descriptors:)``, or with
+        /// - Throws: ``IOError`` with an error of ``DatagramSocket/send(_:to:descriptors:)-([UInt8],_,_)``, or with
         ///   ``IOError/Reason/waitTimedOut``; `CancellationError`. Then the datagram was not sent.
         nonisolated(nonsending) public func send(
             _ bytes: [UInt8], to address: SocketAddress? = nil, descriptors: [FileDescriptor] = [],
