@@ -32,9 +32,6 @@ import SystemPackage
 /// stream, and the offset of a file cannot be set; a processor that does so traps if the stream is a file's. A task waits for
 /// the result of ``InputStream/handOff(to:on:limits:)``.
 public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
-    /// The report that the completion of ``start(inModes:progress:completion:)`` receives.
-    public typealias Report = HandoffReport<Processor.Output>
-
     private let worker: ChunkWorker
     private let state: Mutex<State>
     private let loop: RunLoop
@@ -122,7 +119,7 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     /// - Precondition: Called once, on the thread that created the hand-off, with at least one mode.
     public func start(
         inModes modes: [RunLoop.Mode] = [.default], progress: ((HandoffProgress) -> Void)? = nil,
-        completion: @escaping (Report) -> Void
+        completion: @escaping (HandoffReport<Processor.Output>) -> Void
     ) {
         require(
             !modes.isEmpty,
@@ -134,7 +131,7 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
         }
         guard let stream else { fatalError("ChunkHandoff.start(inModes:) must be called only once.") }
         let reader = ChunkReader(stream.value, worker, progress: progress) { conclusion in
-            completion(Report(conclusion, conclusion.output as! Processor.Output))
+            completion(HandoffReport(conclusion, conclusion.output as! Processor.Output))
         }
         reader.start(on: loop, modes)
     }

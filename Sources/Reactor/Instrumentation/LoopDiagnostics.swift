@@ -54,8 +54,7 @@ public enum LoopDiagnostics {
         public var description: String { text }
     }
 
-    /// Receives a report, on the thread that has found the mistake.
-    public typealias ReportHandler = @Sendable (Report) -> Void
+    private typealias ReportHandler = @Sendable (Report) -> Void
 
     /// Boxed for the same reason as a ``Callback``.
     private struct Settings {
@@ -90,7 +89,9 @@ public enum LoopDiagnostics {
     }
 
     /// Gives the reports to `handler` instead of standard error; with nil, to standard error again.
-    public static func setReportHandler(_ handler: ReportHandler?) {
+    ///
+    /// - Parameter handler: Called on the thread that has found the mistake.
+    public static func setReportHandler(_ handler: (@Sendable (Report) -> Void)?) {
         let former = settings.withLock { exchange(&$0.handler, with: handler) }
         withExtendedLifetime(former) {}
     }

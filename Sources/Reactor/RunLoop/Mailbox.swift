@@ -28,8 +28,7 @@ import Synchronization
 /// The number of pending messages is not limited. To limit it, make the sender wait for its consumer:
 /// ``ChunkHandoff/suspend()`` stops the flow that posts more.
 public final class Mailbox<Message: Sendable>: Sendable {
-    /// Receives a message.
-    public typealias Handler = (Mailbox<Message>, Message) -> Void
+    typealias Handler = (Mailbox<Message>, Message) -> Void
 
     private struct Contents: Sendable {
         /// Nil once the mailbox has been closed.
@@ -59,7 +58,7 @@ public final class Mailbox<Message: Sendable>: Sendable {
     /// - Precondition: There is at least one mode.
     public convenience init(
         inModes modes: [RunLoop.Mode] = [.default], label: String? = nil, file: StaticString = #fileID,
-        line: UInt = #line, handler: @escaping Handler
+        line: UInt = #line, handler: @escaping (Mailbox<Message>, Message) -> Void
     ) {
         require(!modes.isEmpty, "A mailbox in no mode would never deliver a message: name at least one mode.")
         let name = ItemName.make(label, file, line)

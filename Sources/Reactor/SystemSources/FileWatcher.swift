@@ -69,16 +69,13 @@ public final class FileWatcher: EventSource {
         case errorOccurred(IOError)
     }
 
-    /// Receives an event.
-    public typealias Handler = (FileWatcher, Event) -> Void
-
     /// The maximum that one pass reads: some two thousand events.
     static let bytesPerPass = 65_536
     /// After this time without its second half, a move counts as a removal. The kernel queues both halves within microseconds,
     /// unless the thread that moves is suspended in between.
     private static let movePatience = Duration.milliseconds(5)
 
-    private var handler: Handler?
+    private var handler: ((FileWatcher, Event) -> Void)?
     private var tree: WatchedFolders?
     private var events: [Event] = []
     /// The number of `events` that have been delivered.
@@ -91,7 +88,7 @@ public final class FileWatcher: EventSource {
     /// - Parameter handler: Called with the watcher and each event.
     /// - Throws: ``IOError`` with `Errno.noMemory` or `Errno.tooManyOpenFiles`; it names `fs.inotify.max_user_instances` if
     ///   that limit is reached.
-    public init(handler: @escaping Handler) throws(IOError) {
+    public init(handler: @escaping (FileWatcher, Event) -> Void) throws(IOError) {
         let tree = try WatchedFolders()
         let number = tree.inotify.number
         self.tree = consume tree

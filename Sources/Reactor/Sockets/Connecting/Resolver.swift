@@ -28,8 +28,8 @@ public enum Resolver {
         case datagram
     }
 
-    /// The result of a lookup: at least one address, or an error.
-    public typealias Answer = Result<[SocketAddress], IOError>
+    /// At least one address, or an error.
+    package typealias Answer = Result<[SocketAddress], IOError>
 
     /// Resolves the addresses of `host` for the calling thread's loop.
     ///
@@ -43,14 +43,15 @@ public enum Resolver {
     ///   - family: The family of the addresses; any by default.
     ///   - modes: The modes of the loop in which the completion is called. The lookup keeps them non-empty
     ///     until then.
-    ///   - completion: Called once on the loop's thread, after this method has returned, and released there.
-    ///     It may capture anything, and may run the loop.
+    ///   - completion: Called once on the loop's thread with at least one address, or an error, after this
+    ///     method has returned, and released there. It may capture anything, and may run the loop.
     /// - Returns: The lookup, which ``Lookup/cancel()`` ends.
     /// - Precondition: `modes` is not empty.
     @discardableResult
     public static func resolve(
         host: String, port: UInt16, family: SocketAddress.Family = .unspecified,
-        inModes modes: [RunLoop.Mode] = [.default], completion: @escaping (Answer) -> Void
+        inModes modes: [RunLoop.Mode] = [.default],
+        completion: @escaping (Result<[SocketAddress], IOError>) -> Void
     ) -> Lookup {
         let query = ResolverQuery(host: host, service: .port(port), family: family)
         return Lookup(query, modes, completion: completion)
@@ -72,7 +73,7 @@ public enum Resolver {
     public static func resolve(
         host: String, service: String, transport: Transport = .stream,
         family: SocketAddress.Family = .unspecified, inModes modes: [RunLoop.Mode] = [.default],
-        completion: @escaping (Answer) -> Void
+        completion: @escaping (Result<[SocketAddress], IOError>) -> Void
     ) -> Lookup {
         let query = ResolverQuery(host: host, service: .name(service), transport: transport, family: family)
         return Lookup(query, modes, completion: completion)

@@ -63,11 +63,8 @@ public final class DatagramSocket: EventSource {
         case errorOccurred(IOError)
     }
 
-    /// Receives a datagram's bytes, borrowed until it returns.
-    public typealias Receiver = (DatagramSocket, RawSpan, Metadata) -> Void
-
-    /// Receives an event.
-    public typealias EventHandler = (DatagramSocket, Event) -> Void
+    package typealias Receiver = (DatagramSocket, RawSpan, Metadata) -> Void
+    package typealias EventHandler = (DatagramSocket, Event) -> Void
 
     let family: SocketAddress.Family
     private let options: Options
@@ -87,13 +84,14 @@ public final class DatagramSocket: EventSource {
     ///   - address: The kernel chooses the port if it is 0; see ``localAddress``. The file that a Unix-domain path creates is
     ///     removed when the socket is closed. An existing file is not replaced.
     ///   - options: Options to set before binding.
-    ///   - receive: Called for each datagram.
+    ///   - receive: Called for each datagram, with its bytes, borrowed until it returns.
     ///   - events: Called when there is room again, and for errors that no call has returned.
     /// - Throws: ``IOError`` with an error of socket(2), setsockopt(2) or bind(2): `Errno.addressInUse`,
     ///   `Errno.addressNotAvailable`, `Errno.permissionDenied`, …
     public convenience init(
-        boundTo address: SocketAddress, options: Options = Options(), receive: @escaping Receiver,
-        events: @escaping EventHandler
+        boundTo address: SocketAddress, options: Options = Options(),
+        receive: @escaping (DatagramSocket, RawSpan, Metadata) -> Void,
+        events: @escaping (DatagramSocket, Event) -> Void
     ) throws(IOError) {
         try self.init(for: .bind, "\(address)", options, (receive, events)) { () throws(Errno) in
             try FileDescriptor.socket(address.family, SOCK_DGRAM)
@@ -108,13 +106,14 @@ public final class DatagramSocket: EventSource {
     ///   - address: The socket's own address; nil for the kernel's choice. A Unix-domain socket without an address receives no
     ///     answers; with ``SocketAddress/unixUnnamed`` the kernel chooses one.
     ///   - options: Options to set before binding.
-    ///   - receive: Called for each datagram.
+    ///   - receive: Called for each datagram, with its bytes, borrowed until it returns.
     ///   - events: Called when there is room again, and for errors that no call has returned.
     /// - Throws: ``IOError`` with an error of socket(2), setsockopt(2), bind(2) or connect(2): `Errno.networkUnreachable`,
     ///   `Errno.connectionRefused` (Unix-domain), `Errno.noSuchFileOrDirectory`, …
     public convenience init(
         connectedTo peer: SocketAddress, boundTo address: SocketAddress? = nil, options: Options = Options(),
-        receive: @escaping Receiver, events: @escaping EventHandler
+        receive: @escaping (DatagramSocket, RawSpan, Metadata) -> Void,
+        events: @escaping (DatagramSocket, Event) -> Void
     ) throws(IOError) {
         try self.init(for: .connect, "\(peer)", options, (receive, events)) { () throws(Errno) in
             try FileDescriptor.socket(peer.family, SOCK_DGRAM)
@@ -130,13 +129,14 @@ public final class DatagramSocket: EventSource {
     /// - Parameters:
     ///   - descriptor: The socket, which is closed even if this fails. It may be blocking.
     ///   - options: Options to set on it.
-    ///   - receive: Called for each datagram.
+    ///   - receive: Called for each datagram, with its bytes, borrowed until it returns.
     ///   - events: Called when there is room again, and for errors that no call has returned.
     /// - Throws: ``IOError`` with `Errno.notSocket`, `Errno.badFileDescriptor`, or `Errno.protocolWrongTypeForSocket` for a
     ///   socket that is not a datagram socket.
     public convenience init(
-        descriptor: FileDescriptor, options: Options = Options(), receive: @escaping Receiver,
-        events: @escaping EventHandler
+        descriptor: FileDescriptor, options: Options = Options(),
+        receive: @escaping (DatagramSocket, RawSpan, Metadata) -> Void,
+        events: @escaping (DatagramSocket, Event) -> Void
     ) throws(IOError) {
         let subject = descriptorName(descriptor.rawValue)
         try self.init(for: .bind, subject, options, (receive, events)) { descriptor }
