@@ -24,8 +24,8 @@ final class Session: StreamDelegate {
         // The mailbox retains the session until it is closed.
         let replies = Mailbox<String?> { _, reply in self.enqueue(reply) }
         self.replies = replies
-        let (input, options) = (connection.streams.input, LineReader<Void>.Options(limits: Self.limits))
-        reader = LineReader(input, into: (), on: Self.queue, options: options) { _, line, _ in
+        let input = connection.streams.input
+        reader = LineReader(input, into: (), on: Self.queue, limits: Self.limits) { _, line, _ in
             replies.post("\(line.byteCount)\n")
         }
         reader.start { _ in replies.post(nil) }  // after the last reply

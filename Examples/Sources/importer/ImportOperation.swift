@@ -32,9 +32,8 @@ final class ImportOperation: RunLoopOperation, @unchecked Sendable {
 
     override func operationDidStart() {
         let input = file == "-" ? InputStream(descriptor: .standardInput) : InputStream(path: FilePath(file))
-        let options = LineReader<StopImport>.Options(
-            terminator: .lineFeed, lineLimit: StopImport.lineLimit, overflow: .truncate)
-        let reader = LineReader(input, into: rows, on: DispatchQueue(label: "stops"), options: options) {
+        let framer = LineFramer(terminator: .lineFeed, limit: StopImport.lineLimit, overflow: .truncate)
+        let reader = LineReader(input, into: rows, on: DispatchQueue(label: "stops"), framer: framer) {
             rows, bytes, line in
             try rows.take(bytes, line)
         } atEnd: { rows in

@@ -82,12 +82,14 @@ struct LineReaderCommand: ParsableCommand {
         return strings || longLines != nil ? LineFramer.defaultLimit : nil
     }
 
-    var options: LineReader<LineVisitor>.Options {
-        LineReader.Options(
-            terminator: terminator.value, lineLimit: lineLimit ?? Self.partSize,
-            overflow: lineLimit == nil ? .split : longLines?.value ?? .fail,
-            limits: HandoffLimits(chunkSize: chunkSize.value, bytesInFlight: inFlight.value),
-            checksUTF8: true)
+    var framer: LineFramer {
+        LineFramer(
+            terminator: terminator.value, limit: lineLimit ?? Self.partSize,
+            overflow: lineLimit == nil ? .split : longLines?.value ?? .fail, checksUTF8: true)
+    }
+
+    var limits: HandoffLimits {
+        HandoffLimits(chunkSize: chunkSize.value, bytesInFlight: inFlight.value)
     }
 
     /// A quarter of the default chunk size. Lines of ordinary text have a single part.

@@ -32,8 +32,10 @@ final class ReadingSession {
     func read(_ file: String) {
         let input = file == "-" ? InputStream(descriptor: .standardInput) : InputStream(path: FilePath(file))
         let visitor = LineVisitor(command, printer)
-        let reader = LineReader(input, into: visitor, on: worker, options: command.options) {
-            visitor, bytes, line in try visitor.visit(bytes, line)
+        let reader = LineReader(
+            input, into: visitor, on: worker, framer: command.framer, limits: command.limits
+        ) { visitor, bytes, line in
+            try visitor.visit(bytes, line)
         }
         interruption.onSignal = { reader.cancel() }
         reader.start(

@@ -44,8 +44,8 @@ final class FileLines: Rows {
     /// Begins to find the lines. Calls `progress` on the calling thread's loop when there are more.
     func findLines(progress: @escaping () -> Void) {
         // A longer line arrives in pieces, of which the first counts.
-        let options = LineReader<Void>.Options(overflow: .split)
-        let reader = LineReader(path: path, into: (), on: DispatchQueue(label: "lines"), options: options) {
+        let framer = LineFramer(overflow: .split)
+        let reader = LineReader(path: path, into: (), on: DispatchQueue(label: "lines"), framer: framer) {
             [self] _, _, line in note(line)
         }
         reader.start(inModes: [.common], progress: { _ in progress() }, completion: { _ in progress() })

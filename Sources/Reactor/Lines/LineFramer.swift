@@ -23,7 +23,7 @@ public struct LineFramer: Sendable {
     public let overflow: Overflow
     /// Whether to validate the bytes of each push as UTF-8 at once, which sets ``Line/isKnownUTF8`` for most
     /// lines. Validating line by line takes several times as long.
-    public var checksUTF8 = false
+    public var checksUTF8: Bool
 
     let sequence: [UInt8]
     /// With so many pending bytes the line is too long, even if the last ones begin a terminator.
@@ -48,15 +48,18 @@ public struct LineFramer: Sendable {
     ///   - limit: The most bytes of a line, without its terminator. It bounds the memory that a stream
     ///     without terminators takes.
     ///   - overflow: What happens to a line of more bytes.
+    ///   - checksUTF8: Whether to validate whole pushes as UTF-8: see ``checksUTF8``.
     /// - Precondition: `limit` is positive; a terminator of bytes has at least one.
     public init(
-        terminator: LineTerminator = .newline, limit: Int = defaultLimit, overflow: Overflow = .fail
+        terminator: LineTerminator = .newline, limit: Int = defaultLimit, overflow: Overflow = .fail,
+        checksUTF8: Bool = false
     ) {
         require(limit > 0, "LineFramer.limit must be positive, not \(limit).")
         require(!terminator.sequence.isEmpty, "LineTerminator.bytes needs at least one byte.")
         self.terminator = terminator
         self.limit = limit
         self.overflow = overflow
+        self.checksUTF8 = checksUTF8
         sequence = terminator.sequence
         lastByte = sequence[sequence.count - 1]
         carriageReturn = terminator.carriageReturn

@@ -18,37 +18,9 @@ public import SystemPackage
 /// RunLoop.current.run(in: .default)
 /// ```
 ///
-/// ``Options`` bound the memory, whatever the file's size and however slow the closure. A task that wants the
-/// lines themselves iterates over ``InputStream/lines``.
+/// A framer's limit of a line and the ``HandoffLimits`` bound the memory, whatever the file's size and however slow the
+/// closure. A task that wants the lines themselves iterates over ``InputStream/lines``.
 public final class LineReader<Value: Sendable>: Sendable {
-    /// How lines are cut, and how many bytes are in flight.
-    public struct Options: Sendable {
-        /// What ends a line.
-        public var terminator: LineTerminator
-        /// The most bytes of a line, without its terminator.
-        public var lineLimit: Int
-        /// What happens to a line of more bytes.
-        public var overflow: LineFramer.Overflow
-        /// The most bytes in flight.
-        public var limits: HandoffLimits
-        /// Whether to validate whole chunks as UTF-8, which sets ``LineFramer/Line/isKnownUTF8`` for most
-        /// lines. Lines that are delivered as text are always validated.
-        public var checksUTF8: Bool
-
-        /// Creates options. The defaults suit text files of any origin.
-        public init(
-            terminator: LineTerminator = .newline, lineLimit: Int = LineFramer.defaultLimit,
-            overflow: LineFramer.Overflow = .fail, limits: HandoffLimits = HandoffLimits(),
-            checksUTF8: Bool = false
-        ) {
-            self.terminator = terminator
-            self.lineLimit = lineLimit
-            self.overflow = overflow
-            self.limits = limits
-            self.checksUTF8 = checksUTF8
-        }
-    }
-
     /// The result of reading lines.
     public struct Output: Sendable {
         /// The closure's value.
@@ -65,19 +37,9 @@ public final class LineReader<Value: Sendable>: Sendable {
         public let longestLine: Int
     }
 
-    /// Receives a line without its terminator, borrowed until it returns, and its place.
-    ///
-    /// Called on the queue. Throwing ``StopProcessing`` ends the reading without a failure, any other error
-    /// fails it.
-    public typealias Body = @Sendable (inout Value, RawSpan, LineFramer.Line) throws -> Void
-
-    /// Receives a line as text, otherwise as ``Body``.
-    public typealias TextBody = @Sendable (inout Value, String, LineFramer.Line) throws -> Void
-
-    /// Receives the closure's value after the last line, for example to save what it has collected.
-    ///
-    /// Called on the queue, once; not after an error, a stop or a cancellation. Throws as ``Body`` does.
-    public typealias EndBody = @Sendable (inout Value) throws -> Void
+    @usableFromInline typealias Body = @Sendable (inout Value, RawSpan, LineFramer.Line) throws -> Void
+    @usableFromInline typealias TextBody = @Sendable (inout Value, String, LineFramer.Line) throws -> Void
+    @usableFromInline typealias EndBody = @Sendable (inout Value) throws -> Void
 
     private let handoff: ChunkHandoff<LineProcessor<Value>>
     private let isCancelled = Flag()
@@ -88,25 +50,32 @@ public final class LineReader<Value: Sendable>: Sendable {
     ///   - stream: An input that no other code reads. The reader opens it, and closes it at the end.
     ///   - value: The initial value for `body`.
     ///   - queue: The queue that calls `body`.
-    ///   - options: How lines are cut, and how many bytes are in flight.
-    ///   - body: Called for each line.
-    ///   - atEnd: Called after the last line.
+    ///   - framer: Cuts the lines; one that has not been used. The default suits text files of any origin.
+    ///   - limits: The limits of the bytes in flight.
+    ///   - body: Called on the queue for each line, which has no terminator, with its place. The bytes are borrowed until it
+    ///     returns. Throwing ``StopProcessing`` ends the reading without a failure; any other error fails it.
+    ///   - atEnd: Called on the queue after the last line, once, for example to save what the value has collected; not after an
+    ///     error, a stop or a cancellation. It may throw as `body` does.
     @inlinable
     public convenience init(
-        _ stream: InputStream, into value: Value, on queue: DispatchQueue, options: Options = Options(),
-        body: @escaping Body, atEnd: EndBody? = nil
+        _ stream: InputStream, into value: Value, on queue: DispatchQueue, framer: LineFramer = LineFramer(),
+        limits: HandoffLimits = HandoffLimits(),
+        body: @escaping @Sendable (inout Value, RawSpan, LineFramer.Line) throws -> Void,
+        atEnd: (@Sendable (inout Value) throws -> Void)? = nil
     ) {
-        self.init(stream, into: value, LineDelivery(body), atEnd, on: queue, options)
+        self.init(stream, into: value, LineDelivery(body), atEnd, on: queue, framer, limits)
     }
 
     /// Creates a reader of the file at `path` on the calling thread's loop. The parameters are those of
-    /// ``init(_:into:on:options:body:atEnd:)``.
+    /// ``init(_:into:on:framer:limits:body:atEnd:)``.
     @inlinable
     public convenience init(
-        path: FilePath, into value: Value, on queue: DispatchQueue, options: Options = Options(),
-        body: @escaping Body, atEnd: EndBody? = nil
+        path: FilePath, into value: Value, on queue: DispatchQueue, framer: LineFramer = LineFramer(),
+        limits: HandoffLimits = HandoffLimits(),
+        body: @escaping @Sendable (inout Value, RawSpan, LineFramer.Line) throws -> Void,
+        atEnd: (@Sendable (inout Value) throws -> Void)? = nil
     ) {
-        self.init(InputStream(path: path), into: value, LineDelivery(body), atEnd, on: queue, options)
+        self.init(InputStream(path: path), into: value, LineDelivery(body), atEnd, on: queue, framer, limits)
     }
 
     /// Creates a reader of `stream`, as lines of text, on the calling thread's loop.
@@ -118,37 +87,44 @@ public final class LineReader<Value: Sendable>: Sendable {
     ///     delivered.
     ///   - value: The initial value for `body`.
     ///   - queue: The queue that calls `body`.
-    ///   - options: How lines are cut, and how many bytes are in flight.
-    ///   - body: Called for each line.
-    ///   - atEnd: Called after the last line.
+    ///   - framer: Cuts the lines; one that has not been used. The default suits text files of any origin.
+    ///   - limits: The limits of the bytes in flight.
+    ///   - body: Called on the queue for each line, which has no terminator, with its place. Throwing
+    ///     ``StopProcessing`` ends the reading without a failure; any other error fails it.
+    ///   - atEnd: Called on the queue after the last line, once, for example to save what the value has collected; not after an
+    ///     error, a stop or a cancellation. It may throw as `body` does.
     @inlinable
     public convenience init(
         _ stream: InputStream, text policy: TextPolicy, into value: Value, on queue: DispatchQueue,
-        options: Options = Options(), body: @escaping TextBody, atEnd: EndBody? = nil
+        framer: LineFramer = LineFramer(), limits: HandoffLimits = HandoffLimits(),
+        body: @escaping @Sendable (inout Value, String, LineFramer.Line) throws -> Void,
+        atEnd: (@Sendable (inout Value) throws -> Void)? = nil
     ) {
-        self.init(stream, into: value, LineDelivery(policy, body), atEnd, on: queue, options)
+        self.init(stream, into: value, LineDelivery(policy, body), atEnd, on: queue, framer, limits)
     }
 
     /// Creates a reader of the file at `path`, as lines of text, on the calling thread's loop. The parameters
-    /// are those of ``init(_:text:into:on:options:body:atEnd:)``.
+    /// are those of ``init(_:text:into:on:framer:limits:body:atEnd:)``.
     @inlinable
     public convenience init(
         path: FilePath, text policy: TextPolicy, into value: Value, on queue: DispatchQueue,
-        options: Options = Options(), body: @escaping TextBody, atEnd: EndBody? = nil
+        framer: LineFramer = LineFramer(), limits: HandoffLimits = HandoffLimits(),
+        body: @escaping @Sendable (inout Value, String, LineFramer.Line) throws -> Void,
+        atEnd: (@Sendable (inout Value) throws -> Void)? = nil
     ) {
-        self.init(InputStream(path: path), into: value, LineDelivery(policy, body), atEnd, on: queue, options)
+        self.init(
+            InputStream(path: path), into: value, LineDelivery(policy, body), atEnd, on: queue, framer, limits
+        )
     }
 
     @usableFromInline
     init(
         _ stream: InputStream, into value: Value, _ delivery: LineDelivery<Value>, _ atEnd: EndBody?,
-        on queue: DispatchQueue, _ options: Options
+        on queue: DispatchQueue, _ framer: LineFramer, _ limits: HandoffLimits
     ) {
-        var framer = LineFramer(
-            terminator: options.terminator, limit: options.lineLimit, overflow: options.overflow)
-        framer.checksUTF8 = options.checksUTF8
+        require(framer.byteCount == 0, "A LineReader needs a framer that has not been used.")
         let processor = LineProcessor(value, delivery, atEnd, framer, isCancelled: isCancelled)
-        handoff = ChunkHandoff(stream, to: processor, on: queue, limits: options.limits)
+        handoff = ChunkHandoff(stream, to: processor, on: queue, limits: limits)
     }
 
     /// The reader's progress. From any thread.

@@ -22,15 +22,16 @@ enum ReadingStop: String, CaseIterable {
 /// Reads `stream`, and ends the reading in the given way at a line.
 private func read(
     _ stream: InputStream, _ policy: TextPolicy = .repair, chunkSize: Int = 5,
-    _ options: Reader.Options = .init(),
+    _ framer: LineFramer = LineFramer(),
     _ stop: ReadingStop? = nil, after count: Int = .max
 ) -> Report? {
-    var (options, report) = (options, Report?.none)
-    options.limits = HandoffLimits(chunkSize: chunkSize, bytesInFlight: 2 * chunkSize)
+    var report: Report?
+    let limits = HandoffLimits(chunkSize: chunkSize, bytesInFlight: 2 * chunkSize)
     let handle = Shared<Reader?>(nil)
     defer { handle.value = nil }
-    let reader = Reader(stream, text: policy, into: [], on: DispatchQueue(label: "lines"), options: options) {
-        seen, line, place in
+    let reader = Reader(
+        stream, text: policy, into: [], on: DispatchQueue(label: "lines"), framer: framer, limits: limits
+    ) { seen, line, place in
         seen.append(Seen(text: line, isKnownASCII: line.utf8Span.isKnownASCII, place: place))
         guard seen.count == count else { return }
         switch stop {
@@ -66,9 +67,9 @@ extension HandoffReport where Output == Reader.Output {
         (.split, ["ok", "much ", "too l", "ong", "end"]),
     ])
     func `a line too long fails the reader or is cut`(overflow: LineFramer.Overflow, lines: [String]) throws {
-        let options = Reader.Options(terminator: .bytes([45, 45]), lineLimit: 5, overflow: overflow)
+        let framer = LineFramer(terminator: .bytes([45, 45]), limit: 5, overflow: overflow)
         let report = try #require(
-            read(InputStream(data: Array("ok--much too long--end".utf8)), .repair, options))
+            read(InputStream(data: Array("ok--much too long--end".utf8)), .repair, framer))
         #expect(report.texts == lines)
         let error = report.ending.error as? LineFramer.LineTooLong
         if overflow == .fail {
@@ -112,15 +113,15 @@ extension HandoffReport where Output == Reader.Output {
     @Test(arguments: [LineFramer.Overflow.truncate, .split], ReadingStop.allCases)
     func `continuing at the byte count loses no line`(overflow: LineFramer.Overflow, stop: ReadingStop) throws
     {
-        let (file, options) = (try TemporaryFile(Self.text), Reader.Options(lineLimit: 5, overflow: overflow))
+        let (file, framer) = (try TemporaryFile(Self.text), LineFramer(limit: 5, overflow: overflow))
         for chunkSize in [1, 2, 3, 7, 100] {
-            let whole = try #require(read(InputStream(data: Self.text), chunkSize: chunkSize, options))
+            let whole = try #require(read(InputStream(data: Self.text), chunkSize: chunkSize, framer))
             for count in 1..<whole.texts.count {
                 let stream = chunkSize == 7 ? InputStream(path: file.path) : InputStream(data: Self.text)
-                let first = try #require(read(stream, chunkSize: chunkSize, options, stop, after: count))
+                let first = try #require(read(stream, chunkSize: chunkSize, framer, stop, after: count))
                 #expect(first.ending.name == stop.rawValue && first.texts.count == count)
                 let rest = InputStream(data: Self.text.dropFirst(first.output.byteCount))
-                let second = try #require(read(rest, chunkSize: chunkSize, options))
+                let second = try #require(read(rest, chunkSize: chunkSize, framer))
                 #expect(first.texts + second.texts == whole.texts, "\(chunkSize), \(count)")
                 #expect(first.output.lineCount + second.output.lineCount == whole.output.lineCount)
             }
@@ -134,9 +135,8 @@ extension HandoffReport where Output == Reader.Output {
         var report: HandoffReport<LineReader<[String]>.Output>?
         let reader = LineReader(
             InputStream(descriptor: pipe.readEnd), into: [String](), on: DispatchQueue(label: "lines"),
-            options: .init(
-                lineLimit: overflow == .fail ? 100 : 5, overflow: overflow,
-                limits: HandoffLimits(chunkSize: 3, bytesInFlight: 6))
+            framer: LineFramer(limit: overflow == .fail ? 100 : 5, overflow: overflow),
+            limits: HandoffLimits(chunkSize: 3, bytesInFlight: 6)
         ) { lines, line, _ in lines.append(line.withUnsafeBytes { String(decoding: $0, as: UTF8.self) }) }
         reader.start { report = $0 }
         waitUntil {
@@ -154,7 +154,7 @@ extension HandoffReport where Output == Reader.Output {
     func `reading continues at a line that is not UTF-8`(
         overflow: LineFramer.Overflow, chunkSize: Int
     ) throws {
-        let options = Reader.Options(lineLimit: 5, overflow: overflow)
+        let framer = LineFramer(limit: 5, overflow: overflow)
         let lines: [[UInt8]] = [Array("ab\r\n".utf8), [0x63, 0xFF, 0x64, 10], Array("end\n".utf8)]
         for bad in lines.indices {
             var ordered = lines
@@ -162,12 +162,12 @@ extension HandoffReport where Output == Reader.Output {
             let (bytes, before) = (Array(ordered.joined()), Array(ordered[..<bad].joined()))
             let file = try TemporaryFile(bytes)
             for stream in [InputStream(data: bytes), InputStream(path: file.path)] {
-                let report = try #require(read(stream, .report, chunkSize: chunkSize, options))
+                let report = try #require(read(stream, .report, chunkSize: chunkSize, framer))
                 let error = report.ending.error as? InvalidText
                 #expect(error?.number == bad + 1 && error?.offset == before.count + 1)
                 #expect(report.output.lineCount == bad && report.output.byteCount == before.count)
                 let rest = InputStream(data: bytes.dropFirst(before.count))
-                #expect(read(rest, chunkSize: chunkSize, options)?.texts.first == "c\u{FFFD}d")
+                #expect(read(rest, chunkSize: chunkSize, framer)?.texts.first == "c\u{FFFD}d")
             }
         }
     }
@@ -176,7 +176,7 @@ extension HandoffReport where Output == Reader.Output {
     func `a piece that is not UTF-8 ends the reading, and its line does not count`(size: Int) throws {
         let stream = InputStream(data: Array("ab\n0123456789abc".utf8) + [0xFF, 10])
         let report = try #require(
-            read(stream, .report, chunkSize: size, .init(lineLimit: 5, overflow: .split)))
+            read(stream, .report, chunkSize: size, .init(limit: 5, overflow: .split)))
         let error = report.ending.error as? InvalidText
         #expect(error?.number == 2 && error?.offset == 16)
         #expect(report.texts == ["ab", "01234", "56789"])
@@ -210,10 +210,10 @@ extension HandoffReport where Output == Reader.Output {
         return bytes + Array("\r\nmore\r\n".utf8)
     }
 
-    private static let cuts: [Reader.Options] = [
+    private static let cuts: [LineFramer] = [
         .init(), .init(terminator: .lineFeed), .init(terminator: .carriageReturnLineFeed),
-        .init(terminator: .bytes([0xA9])), .init(lineLimit: 7, overflow: .split),
-        .init(lineLimit: 7, overflow: .truncate), .init(lineLimit: 30, overflow: .fail),
+        .init(terminator: .bytes([0xA9])), .init(limit: 7, overflow: .split),
+        .init(limit: 7, overflow: .truncate), .init(limit: 30, overflow: .fail),
     ]
 
     private static func agree(_ bytes: [UInt8], chunkSizes: [Int]) throws {
