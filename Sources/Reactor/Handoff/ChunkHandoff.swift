@@ -141,7 +141,7 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     ///
     /// It does not wait, and neither a current call nor a suspended or busy queue delays the completion, except
     /// that a read of a borrowed descriptor that is under way, of a file for example, ends first.
-    /// Bytes in flight are not processed. The completion reports ``HandoffReport/Ending/cancelled`` and the
+    /// Bytes in flight are not processed. The completion reports ``HandoffEnding/cancelled`` and the
     /// number of processed bytes.
     public func cancel() { worker.cancel() }
 

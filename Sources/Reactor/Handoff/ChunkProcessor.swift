@@ -101,23 +101,23 @@ public struct HandoffProgress: Sendable, Hashable {
     public let expectedByteCount: Int?
 }
 
+/// Why a hand-off ended.
+public enum HandoffEnding: Sendable {
+    /// The stream's end was reached.
+    case finished
+    /// The processor threw ``StopProcessing``.
+    case stopped
+    /// ``ChunkHandoff/cancel()`` was called.
+    case cancelled
+    /// The stream failed (its ``Stream/streamError``), the hand-off could not read it (an `Errno`), or the
+    /// processor threw.
+    case failed(any Error)
+}
+
 /// The result of a hand-off.
 public struct HandoffReport<Output: Sendable>: Sendable {
     /// Why the hand-off ended.
-    public enum Ending: Sendable {
-        /// The stream's end was reached.
-        case finished
-        /// The processor threw ``StopProcessing``.
-        case stopped
-        /// ``ChunkHandoff/cancel()`` was called.
-        case cancelled
-        /// The stream failed (its ``Stream/streamError``), the hand-off could not read it (an `Errno`), or the
-        /// processor threw.
-        case failed(any Error)
-    }
-
-    /// Why the hand-off ended.
-    public let ending: Ending
+    public let ending: HandoffEnding
     /// The processor's output when it ended.
     public let output: Output
     /// The bytes of the chunks that were processed, without a chunk that the processor threw in.

@@ -14,7 +14,7 @@ extension InputStream {
     /// end. The loop that the stream is scheduled on serves it in the stream's modes; that of the task serves a
     /// stream on no loop, as for ``chunks``. Cancelling the task ends the
     /// hand-off after the processor's current call; the report then says
-    /// ``HandoffReport/Ending/cancelled``.
+    /// ``HandoffEnding/cancelled``.
     ///
     /// - Parameters:
     ///   - processor: Belongs to the queue from now on.

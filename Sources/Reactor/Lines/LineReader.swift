@@ -152,7 +152,7 @@ public final class LineReader<Value: Sendable>: Sendable {
 
     /// Ends the reading after the current line. May be called from any thread, and by the closure.
     ///
-    /// The completion reports ``HandoffReport/Ending/cancelled``, and an ``Output`` up to that line.
+    /// The completion reports ``HandoffEnding/cancelled``, and an ``Output`` up to that line.
     public func cancel() {
         handoff.cancel()
         isCancelled.raise()

@@ -72,7 +72,7 @@ import Testing
         let (still, asked) = (DispatchQueue(label: "still"), DispatchQueue(label: "asked"))
         still.suspend()
         defer { still.resume() }
-        var endings: [CollectorReport.Ending] = []
+        var endings: [HandoffEnding] = []
         let first = ChunkHandoff(InputStream(data: [1]), to: Collector(), on: still, limits: limits)
         first.start { _ in }
         RunLoop.current.serve { budget.inUse == 100 }

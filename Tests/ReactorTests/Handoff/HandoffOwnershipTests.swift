@@ -237,7 +237,7 @@ enum StreamFate: String, CaseIterable, Sendable {
     }
 
     private static func check(
-        _ ending: CollectorReport.Ending, _ fate: StreamFate, _ isBefore: Bool, _ stream: InputStream
+        _ ending: HandoffEnding, _ fate: StreamFate, _ isBefore: Bool, _ stream: InputStream
     ) {
         switch fate {
         case .cancelled: #expect(ending.name == "cancelled")

@@ -20,7 +20,7 @@ struct Collector: ChunkProcessor {
 
 typealias CollectorReport = HandoffReport<[UInt8]>
 
-extension HandoffReport.Ending {
+extension HandoffEnding {
     /// The error that the hand-off has failed with.
     var error: (any Error)? { if case .failed(let error) = self { error } else { nil } }
     var errno: Errno? { (error as? IOError)?.errno ?? error as? Errno }
