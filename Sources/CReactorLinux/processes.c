@@ -227,7 +227,6 @@ struct reactor_end reactor_collect(int descriptor, bool waits) {
     int code = result < 0 ? -errno : information.si_pid == 0 ? 0 : information.si_code;
     return (struct reactor_end){
         code, information.si_status, microseconds(use.ru_utime), microseconds(use.ru_stime), use.ru_maxrss,
-        use.ru_minflt, use.ru_majflt, use.ru_nvcsw, use.ru_nivcsw,
     };
 }
 

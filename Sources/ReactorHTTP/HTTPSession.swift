@@ -48,10 +48,10 @@ public final class HTTPSession: Sendable {
     public var configuration: Configuration { core.configuration }
 
     /// The loop that drives the transfers.
-    public var runLoop: RunLoop { core.runLoop }
+    package var runLoop: RunLoop { core.runLoop }
 
     /// The modes of the loop in which the transfers go on.
-    public var modes: [RunLoop.Mode] { core.modes }
+    package var modes: [RunLoop.Mode] { core.modes }
 
     /// Starts a transfer.
     ///

@@ -9,8 +9,7 @@ final class LoopMetrics {
 
     private static var counted: [(String, Number)] {
         [
-            ("passes", \.passes), ("sleeps", \.sleeps), ("wake_ups", \.wakeUps.total),
-            ("callbacks", \.callbacks.total),
+            ("passes", \.passes), ("wake_ups", \.wakeUps.total), ("callbacks", \.callbacks.total),
         ]
     }
     private static var measured: [(String, Number)] {

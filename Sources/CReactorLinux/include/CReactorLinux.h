@@ -242,7 +242,6 @@ struct reactor_end {
     int64_t user_time, system_time;
     /// In units of 1,024 bytes.
     long maximum_resident_size;
-    long minor_faults, major_faults, voluntary_switches, involuntary_switches;
 };
 /// Collects the child of a pidfd, if it has ended, or waits until it has (waitid(2)).
 struct reactor_end reactor_collect(int descriptor, bool waits);

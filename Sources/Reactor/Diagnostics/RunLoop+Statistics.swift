@@ -74,9 +74,8 @@ extension RunLoop {
 
         /// Iterations of the loop, nested runs included.
         public var passes = 0
-        /// How often the loop has slept, without the sleep that is under way. A hosted loop's host sleeps in its place.
-        public var sleeps: Int { wakeUps.total }
-        /// What has ended the sleeps.
+        /// What has ended the loop's sleeps: together, how often it has slept, without the sleep that is under way. A hosted
+        /// loop's host sleeps in its place.
         public var wakeUps = WakeUps()
         /// How often handlers have been called.
         public var callbacks = Callbacks()

@@ -39,7 +39,7 @@ public final class ByteBudget: Sendable {
     }
 
     /// The bytes of all chunks, and of the room that has been granted for more.
-    public var inUse: Int { queue.withLock { $0.inUse } }
+    package var inUse: Int { queue.withLock { $0.inUse } }
 }
 
 extension ByteBudget {

@@ -11,8 +11,8 @@ extension RunLoop {
     ///
     /// - Parameters:
     ///   - modes: The modes to run in; ``Mode/common`` stands for all common modes. If empty, the block is dropped. As in
-    ///     Cocoa, the default is ``Mode/default`` for blocks, and ``Mode/common`` for ``performAsSource(inModes:file:line:_:)``
-    ///     and ``performAndWait(inModes:file:line:_:)``, whose caller waits or has the loop return.
+    ///     Cocoa, the default is ``Mode/default`` for blocks, and ``Mode/common`` for ``performAndWait(inModes:file:line:_:)``,
+    ///     whose caller waits.
     ///   - block: Runs once; released without having run if the loop's thread ends before.
     ///   - file: The file of the call, for reports.
     ///   - line: Its line.
@@ -31,7 +31,7 @@ extension RunLoop {
     ///   - block: Runs once, in the order of posting, never inside this call.
     ///   - file: The file of the call, for reports.
     ///   - line: Its line.
-    public func performAsSource(
+    package func performAsSource(
         inModes modes: [Mode] = [.common], file: StaticString = #fileID, line: UInt = #line,
         _ block: @escaping @Sendable () -> Void
     ) {

@@ -21,7 +21,7 @@ extension RunLoop {
     ///     passed makes a single pass that does not wait.
     ///   - returnAfterSourceHandled: Whether to return as soon as a source has been handled: a signalled
     ///     source, a descriptor, a stream, a main-queue drain, a mailbox, an executor's job, or a block posted with
-    ///     `performAsSource` or `performAndWait`. Timers, observers and other blocks do not count.
+    ///     `performAndWait`. Timers, observers and other blocks do not count.
     /// - Returns: Why it ended; ``RunResult/finished`` at once if the mode is empty. The main loop's common modes never
     ///   are, as they serve the main queue: there only ``stop()`` or the deadline end it.
     /// - Precondition: Called on the loop's own thread.

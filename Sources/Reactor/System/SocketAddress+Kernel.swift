@@ -8,7 +8,7 @@ extension SocketAddress {
     /// Reads a `sockaddr` of as many bytes as the kernel reported.
     ///
     /// Nil if there are too few bytes for the family, or more than a `sockaddr_storage` has.
-    public init?(_ bytes: RawSpan) {
+    package init?(_ bytes: RawSpan) {
         let familySize = MemoryLayout<sa_family_t>.size
         guard bytes.byteCount >= familySize, bytes.byteCount <= MemoryLayout<sockaddr_storage>.size else {
             return nil

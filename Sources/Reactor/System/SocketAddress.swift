@@ -113,7 +113,7 @@ extension SocketAddress {
     }
 
     /// The traffic class and flow label of an IPv6 address.
-    public var flowInformation: UInt32? {
+    package var flowInformation: UInt32? {
         guard case .ipv6(_, _, _, let flow) = storage else { return nil }
         return flow
     }
@@ -157,16 +157,11 @@ extension SocketAddress {
     public var isLoopback: Bool { embeddedIPv4.map { $0 >> 24 == 127 } ?? (ipv6 == 1) }
 
     /// Whether this is the wildcard address 0.0.0.0 or ::.
-    public var isAny: Bool { ipv4 == 0 || ipv6 == 0 }
+    package var isAny: Bool { ipv4 == 0 || ipv6 == 0 }
 
     /// Whether this is a multicast address: 224.0.0.0/4 or ff00::/8.
-    public var isMulticast: Bool {
+    package var isMulticast: Bool {
         embeddedIPv4.map { $0 >> 28 == 0xe } ?? ipv6.map { $0 >> 120 == 0xff } ?? false
-    }
-
-    /// Whether this is a link-local address: 169.254.0.0/16 or fe80::/10.
-    public var isLinkLocal: Bool {
-        embeddedIPv4.map { $0 >> 16 == 0xa9fe } ?? ipv6.map { $0 >> 118 == 0x3fa } ?? false
     }
 
     /// The IPv4 address, also if it is mapped into IPv6 (::ffff:0:0/96).

@@ -204,14 +204,6 @@ extension ChildProcess {
             public let systemTime: Duration
             /// The peak of resident memory in bytes: at least that of this process at the spawn, as both shared memory then.
             public let maximumResidentSize: Int
-            /// The page faults that needed no input.
-            public let minorFaults: Int
-            /// The page faults that needed input.
-            public let majorFaults: Int
-            /// How often it has waited.
-            public let voluntaryContextSwitches: Int
-            /// How often it was suspended for another process.
-            public let involuntaryContextSwitches: Int
         }
 
         /// Why it has ended.
@@ -234,10 +226,7 @@ extension ChildProcess {
             }
             resourceUse = ResourceUse(
                 userTime: .microseconds(end.user_time), systemTime: .microseconds(end.system_time),
-                maximumResidentSize: end.maximum_resident_size * 1024,
-                minorFaults: end.minor_faults, majorFaults: end.major_faults,
-                voluntaryContextSwitches: end.voluntary_switches,
-                involuntaryContextSwitches: end.involuntary_switches)
+                maximumResidentSize: end.maximum_resident_size * 1024)
         }
     }
 }

