@@ -50,8 +50,7 @@ public final class SignalSource: EventSource {
         super.init(counter, for: .readable)
     }
 
-    /// The signal, and whether the source is cancelled.
-    public override var description: String { "\(signal)\(isValid ? "" : " (cancelled)")" }
+    override var summary: String { "\(signal)\(isValid ? "" : " (cancelled)")" }
 
     override var noun: String { "source of \(signal)" }
 

@@ -95,8 +95,7 @@ public final class ClockTimer: EventSource {
         }
     }
 
-    /// The clock, and when the timer fires.
-    public override var description: String {
+    override var summary: String {
         guard isValid else { return "timer on the \(clockName) (cancelled)" }
         return "timer on the \(clockName): \(date.map { "in \($0 - clock.now)" } ?? "never")"
     }

@@ -96,8 +96,7 @@ public final class FileWatcher: EventSource {
         super.init(number, for: .readable)
     }
 
-    /// What is watched.
-    public override var description: String {
+    override var summary: String {
         guard isValid, let (paths, folders) = tree?.counts else { return "file watcher (cancelled)" }
         return "file watcher: \(paths) paths, \(folders) folders"
     }

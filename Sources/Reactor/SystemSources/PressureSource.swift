@@ -73,8 +73,7 @@ public final class PressureSource: EventSource {
 
     deinit { monitor?.stop() }
 
-    /// What is watched.
-    public override var description: String { "\(resource) pressure\(isValid ? "" : " (cancelled)")" }
+    override var summary: String { "\(resource) pressure\(isValid ? "" : " (cancelled)")" }
 
     override var noun: String { "source of \(resource) pressure" }
 

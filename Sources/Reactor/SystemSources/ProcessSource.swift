@@ -31,8 +31,7 @@ public final class ProcessSource: EventSource {
         super.init(process.descriptor, for: .readable)
     }
 
-    /// The process, and whether it runs.
-    public override var description: String { "\(process)\(isValid ? "" : " (cancelled)")" }
+    override var summary: String { "\(process)\(isValid ? "" : " (cancelled)")" }
 
     override var noun: String { "source of process \(process.processIdentifier)" }
 

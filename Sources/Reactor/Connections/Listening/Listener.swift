@@ -139,7 +139,7 @@ public final class Listener: EventSource {
 
     override var noun: String { "listener at \(localAddress)" }
 
-    public override var description: String { "\(noun)\(isValid ? "" : " (closed)")" }
+    override var summary: String { "\(noun)\(isValid ? "" : " (closed)")" }
 
     override var silence: String {
         fault.map { "it tries again after a pause, because of \($0)" } ?? "no client is connecting"

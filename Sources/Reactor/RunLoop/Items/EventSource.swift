@@ -142,8 +142,10 @@ public class EventSource: CustomStringConvertible {
 
     final var name: ItemName? { identification.withLock { $0.name } }
 
-    /// What the source waits for.
-    public var description: String {
+    /// What the source waits for, and whether it was cancelled.
+    public final var description: String { summary }
+
+    var summary: String {
         guard isValid else { return "\(descriptorName(number)) (cancelled)" }
         return "\(descriptorName(number)): \(watchedInterest)\(isInCallback ? ", being called" : "")"
     }
