@@ -2,7 +2,7 @@ import Reactor
 
 // Counts seconds until Ctrl-C. Everything runs on the main thread: the main loop serves it while this code awaits.
 let interrupts = Task {
-    for try await _ in try RunLoop.main.signals(.interrupt, .terminate) { return }
+    for try await _ in try RunLoop.main.signals([.interrupt, .terminate]) { return }
 }
 let counting = Task {
     var seconds = 0

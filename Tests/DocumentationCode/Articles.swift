@@ -220,7 +220,7 @@ private func printLoop() {
 // MARK: - Signals, keys and child processes
 
 private func awaitSignals() async throws {
-    for try await _ in try RunLoop.main.signals(.interrupt, .terminate) { break }
+    for try await _ in try RunLoop.main.signals([.interrupt, .terminate]) { break }
 }
 
 // MARK: - Why is my callback silent?, Debug mode and statistics

@@ -13,7 +13,7 @@ do {
     }
     let room = Room()
     let end = Task.immediate {
-        for try await _ in try RunLoop.main.signals(.interrupt, .terminate) { break }
+        for try await _ in try RunLoop.main.signals([.interrupt, .terminate]) { break }
         connections.close()
         await room.close()
     }

@@ -13,7 +13,7 @@ do {
         MainProgram.report("\(fault)")
     }
     Task.immediate {
-        for try await _ in try RunLoop.main.signals(.interrupt, .terminate) { break }
+        for try await _ in try RunLoop.main.signals([.interrupt, .terminate]) { break }
         connections.drain()
     }
     MainProgram.printLine("Listening on \(connections.localAddress)")

@@ -153,7 +153,7 @@ extension RunLoop {
     /// The signals that the process receives, as ``SignalSource`` catches them, from now on.
     ///
     /// ```swift
-    /// for try await signal in try RunLoop.main.signals(.interrupt, .terminate) { print(signal) }
+    /// for try await signal in try RunLoop.main.signals([.interrupt, .terminate]) { print(signal) }
     /// ```
     ///
     /// Deliveries of a signal that come while none is awaited are one. From any thread. When the sequence
@@ -165,7 +165,7 @@ extension RunLoop {
     /// - Throws: ``IOError`` with an error of ``SignalSource/init(_:handler:)``. The sequence throws ``IOError``
     ///   with an error of epoll_ctl(2) if the loop cannot watch for signals, and `CancellationError`.
     public func signals(
-        _ signals: Signal..., inModes modes: [Mode] = [.common]
+        _ signals: [Signal], inModes modes: [Mode] = [.common]
     ) throws(IOError) -> Events<Signal, any Error> {
         try Events(on: self, inModes: modes, "signals") { continuation throws(IOError) in
             var sources: [SignalSource] = []

@@ -51,7 +51,7 @@ extension RunLoop {
     /// The changes of files and folders, as a ``FileWatcher`` reports them, from now on.
     ///
     /// ```swift
-    /// for try await event in try loop.fileEvents(at: "/etc", recursively: true) { print(event) }
+    /// for try await event in try loop.fileEvents(at: ["/etc"], recursively: true) { print(event) }
     /// ```
     ///
     /// While no event is awaited none is read; when too many wait in the kernel, or once a large tree is watched,
@@ -63,7 +63,7 @@ extension RunLoop {
     ///   - modes: Where the loop serves them: the common modes unless others are named.
     /// - Throws: As ``FileWatcher/watch(_:recursively:)``. The sequence throws what epoll_ctl(2) does.
     public func fileEvents(
-        at paths: FilePath..., recursively: Bool = false, inModes modes: [Mode] = [.common]
+        at paths: [FilePath], recursively: Bool = false, inModes modes: [Mode] = [.common]
     ) throws(IOError) -> Events<FileWatcher.Event, any Error> {
         try Events(on: self, inModes: modes) { continuation throws(IOError) in
             let watcher = try FileWatcher { continuation.yield($1, from: $0) }

@@ -35,7 +35,7 @@ struct EventFixture: Sendable {
             let ticks = loop.ticks(every: isIdle ? .seconds(3600) : .microseconds(200), inModes: modes)
             next = { await ticks.makeAsyncIterator().next() != nil }
         case .signals:
-            let signals = try loop.signals(.windowSizeChange, inModes: modes)
+            let signals = try loop.signals([.windowSizeChange], inModes: modes)
             next = { try await signals.makeAsyncIterator().next() != nil }
         case .readiness:
             let pipe = try WatchedPipe(on: loop, inModes: modes)
@@ -49,7 +49,7 @@ struct EventFixture: Sendable {
         case .files:
             let folder = TemporaryFolder()
             let file = folder.fifo()
-            let events = try loop.fileEvents(at: folder.path, inModes: modes)
+            let events = try loop.fileEvents(at: [folder.path], inModes: modes)
             next = {
                 defer { withExtendedLifetime(folder) {} }
                 return try await events.makeAsyncIterator().next() != nil

@@ -181,7 +181,7 @@ import Testing
     @Test func `signals come to the task, and their actions are restored`() async {
         await #expect(processExitsWith: .signal(SIGTERM)) {
             let thread = try RunLoopThread(name: "signals")
-            let events = try thread.runLoop.signals(.terminate, .userDefinedOne)
+            let events = try thread.runLoop.signals([.terminate, .userDefinedOne])
             var signals: [Signal] = []
             deliver(SIGUSR1)
             for try await signal in events {
@@ -196,7 +196,7 @@ import Testing
     }
 
     @Test func `what cannot be watched is an error of the sequence, which ends with it`() async throws {
-        #expect(throws: IOError(.watch, "SIGKILL", .invalidArgument)) { try loop.signals(.kill) }
+        #expect(throws: IOError(.watch, "SIGKILL", .invalidArgument)) { try loop.signals([.kill]) }
         let file = try FileDescriptor.open("/proc/self/exe", .readOnly)
         defer { try? file.close() }
         let events = loop.readiness(of: file, for: .readable).makeAsyncIterator()

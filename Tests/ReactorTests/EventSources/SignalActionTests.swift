@@ -114,7 +114,7 @@ import Testing
             let descriptors = loop.performSynchronously { ownDescriptors() }
             for _ in 0..<100 {
                 _ = try SignalSource(.userDefinedOne) { _, _ in }
-                _ = try loop.signals(.userDefinedOne, .userDefinedTwo)
+                _ = try loop.signals([.userDefinedOne, .userDefinedTwo])
             }
             #expect(loop.performSynchronously { ownDescriptors() } == descriptors)
             await thread.shutDown()

@@ -32,7 +32,7 @@ import Testing
     @Test func `a move is one event of a task that pauses between its halves`() async throws {
         let (home, tree) = (LoopThread(), TemporaryTree())
         tree.make("a", "b")
-        let events = try home.loop.fileEvents(at: tree.path)
+        let events = try home.loop.fileEvents(at: [tree.path])
         // The loop does not read meanwhile.
         home.loop.performSynchronously { tree.moveBetweenReads() }
         try await home.loop.clock().sleep(for: .milliseconds(8))

@@ -160,7 +160,7 @@ import Testing
         let (home, tree, rounds) = (LoopThread(), TemporaryTree(), 100)
         tree.make("a", "b")
         let (one, other) = (tree("a").string, tree("b").string)
-        let events = try home.loop.fileEvents(at: tree.path)
+        let events = try home.loop.fileEvents(at: [tree.path])
         let received = Shared(0)
         let producer = try JoinableThread(name: "changes") {
             var generator = SeededGenerator(seed: 1)
