@@ -61,18 +61,32 @@ extension ClockTimer {
         return nil
     }
 
-    /// The next date, since 1970.
-    private static func date(matching components: DateComponents, in calendar: Calendar) -> Duration? {
+    /// The next date.
+    private static func date(matching components: DateComponents, in calendar: Calendar) -> Instant? {
         let now = Clock.wallClock.now
         // Earlier than `now`, which a `Double` may round up, past a date that is still to come; it also rounds
         // down, so what is found may be a date at which the timer has just fired.
-        var match = Date(timeIntervalSince1970: now / .seconds(1) - 0.001)
+        var match = Date(now) - 0.001
         while let next = nextDate(matching: components, after: match, in: calendar) {
-            let date = Duration.seconds(next.timeIntervalSince1970)
+            let date = Instant(next)
             if date > now { return date }
             match = next
         }
         return nil
+    }
+}
+
+extension ClockTimer.Instant {
+    /// The date of the wall clock that `date` is, to whole nanoseconds where a `Date` has them.
+    ///
+    /// - Precondition: The date is finite.
+    public init(_ date: Date) { self.init(sinceEpoch: .seconds(date.timeIntervalSince1970)) }
+}
+
+extension Date {
+    /// The date that `instant` is, if it is one of the wall clock.
+    public init(_ instant: ClockTimer.Instant) {
+        self.init(timeIntervalSince1970: instant.sinceEpoch / .seconds(1))
     }
 }
 

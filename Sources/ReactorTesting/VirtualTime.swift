@@ -172,11 +172,11 @@ public final class VirtualTime: Sendable {
 
     // MARK: Other clocks
 
-    /// The wall clock, since 1970-01-01 00:00 UTC. Setting it moves no timer on the monotonic clock, and
+    /// The time of the wall clock. Setting it moves no timer on the monotonic clock, and
     /// delivers `.clockWasSet` to each `ClockTimer` on the wall clock.
-    public var wallClock: Duration {
-        get { .nanoseconds(domain.clocks.now + domain.clocks.lead(of: CLOCK_REALTIME)) }
-        set { domain.setWallClock(to: newValue) }
+    public var wallClock: ClockTimer.Instant {
+        get { .init(sinceEpoch: .nanoseconds(domain.clocks.now + domain.clocks.lead(of: CLOCK_REALTIME))) }
+        set { domain.setWallClock(to: newValue.sinceEpoch) }
     }
 
     /// Lets the machine sleep for `duration`: the wall clock and the time since boot move, the monotonic clock does not.

@@ -4,7 +4,7 @@ import Reactor
 import SystemPackage
 
 private struct Certificate {
-    var expiry = Duration.zero
+    var expiry = ClockTimer.Clock.wallClock.now
 }
 
 private func build() async throws {

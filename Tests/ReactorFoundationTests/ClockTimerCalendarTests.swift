@@ -65,11 +65,17 @@ import Testing
         #expect(next == expected.flatMap(format.date))
     }
 
+    @Test func `a date is an instant of the wall clock, and back`() {
+        let date = Date(timeIntervalSince1970: 1_795_512_599.25)
+        #expect(ClockTimer.Instant(date).sinceEpoch == .milliseconds(1_795_512_599_250))
+        #expect(Date(ClockTimer.Instant(date)) == date)
+    }
+
     @Test func `dates and deadlines correspond in virtual time, too`() {
         withVirtualTime { time in
             time.advance(by: .seconds(7200))
             let seconds = Date(Deadline.now).timeIntervalSince1970
-            #expect(abs(seconds - Double(time.wallClock.components.seconds)) < 2)
+            #expect(abs(seconds - Double(time.wallClock.sinceEpoch.components.seconds)) < 2)
             let fired = Shared(0)
             let date = Date(timeIntervalSince1970: seconds + 3600)
             RunLoop.current.add(
@@ -84,8 +90,8 @@ import Testing
     @Test func `the timer fires once at each date that matches`() throws {
         try withVirtualTime { time in
             // Two hours in which `now / .seconds(1)` is less than some of the dates.
-            time.wallClock = .seconds(1_795_512_599)
-            var dates: [Duration] = []
+            time.wallClock = .init(sinceEpoch: .seconds(1_795_512_599))
+            var dates: [ClockTimer.Instant] = []
             let timer = try ClockTimer(matching: DateComponents(second: 0)) { timer in
                 let now = ClockTimer.Clock.wallClock.now
                 dates.append(now)

@@ -79,7 +79,7 @@ import Testing
             let timer = try ClockTimer(clock, at: clock.now + .seconds(3600)) { _, event in
                 events.append(event)
             }
-            time.wallClock += .seconds(60)
+            time.wallClock = time.wallClock + .seconds(60)
             return timer
         }
         try loop.add(timer, forMode: .default)

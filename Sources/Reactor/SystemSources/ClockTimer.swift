@@ -21,7 +21,7 @@ public import SystemPackage
 ///
 /// Each timer uses a descriptor: timerfd_create(2), with `TFD_TIMER_CANCEL_ON_SET`. It does not wake a suspended system.
 public final class ClockTimer: EventSource {
-    /// A clock of the system. Its dates are durations since its epoch.
+    /// A clock of the system.
     @nonexhaustive public enum Clock: Sendable {
         /// The date and time, since 1970-01-01 00:00 UTC (`CLOCK_REALTIME`). It may be set.
         case wallClock
@@ -29,9 +29,43 @@ public final class ClockTimer: EventSource {
         case bootTime
 
         /// The present moment.
-        public var now: Duration { .nanoseconds(reactor_clock_nanoseconds(identifier)) }
+        public var now: Instant {
+            Instant(sinceEpoch: .nanoseconds(reactor_clock_nanoseconds(identifier)))
+        }
 
         fileprivate var identifier: clockid_t { self == .wallClock ? CLOCK_REALTIME : CLOCK_BOOTTIME }
+    }
+
+    /// A date of a ``Clock``. Dates of different clocks have nothing in common; ReactorFoundation makes those of the wall clock
+    /// from a `Date`, and back.
+    public struct Instant: InstantProtocol, Sendable {
+        /// The time from the clock's epoch to the date; negative before it.
+        public var sinceEpoch: Duration
+
+        /// The date that is `duration` after the clock's epoch.
+        public init(sinceEpoch duration: Duration) { sinceEpoch = duration }
+
+        /// The date `duration` later.
+        public func advanced(by duration: Duration) -> Instant { Instant(sinceEpoch: sinceEpoch + duration) }
+
+        /// How much later `other` is; negative when it is earlier.
+        public func duration(to other: Instant) -> Duration { other.sinceEpoch - sinceEpoch }
+
+        /// The date `duration` after `instant`.
+        public static func + (instant: Instant, duration: Duration) -> Instant {
+            instant.advanced(by: duration)
+        }
+
+        /// The date `duration` before `instant`.
+        public static func - (instant: Instant, duration: Duration) -> Instant {
+            instant.advanced(by: .zero - duration)
+        }
+
+        /// The duration from `right` to `left`; negative when `left` is earlier.
+        public static func - (left: Instant, right: Instant) -> Duration { right.duration(to: left) }
+
+        /// Whether `left` comes before `right`.
+        public static func < (left: Instant, right: Instant) -> Bool { left.sinceEpoch < right.sinceEpoch }
     }
 
     /// Why the closure is called.
@@ -46,7 +80,7 @@ public final class ClockTimer: EventSource {
     public let clock: Clock
     /// The time between firings, in whole nanoseconds; nil for one firing.
     public let interval: Duration?
-    private var date: Duration?
+    private var date: Instant?
     /// The firings before the epoch, which the kernel has no dates for.
     private var earlyCount = 0
     /// Whether ``Event/clockWasSet`` is to be delivered.
@@ -58,14 +92,14 @@ public final class ClockTimer: EventSource {
     ///
     /// - Parameters:
     ///   - clock: The clock.
-    ///   - date: When to fire, since the clock's epoch; nil for not yet.
+    ///   - date: When to fire, on that clock; nil for not yet.
     ///   - interval: The time between this and further firings, on the same clock, at least a nanosecond; nil
     ///     for none.
     ///   - handler: Called with the timer and what has happened.
     /// - Throws: An error of timerfd_create(2): `Errno.tooManyOpenFiles`, `Errno.noMemory`.
     /// - Precondition: `interval` is nil or positive.
     public init(
-        _ clock: Clock, at date: Duration?, every interval: Duration? = nil,
+        _ clock: Clock, at date: Instant?, every interval: Duration? = nil,
         handler: @escaping (ClockTimer, Event) -> Void
     ) throws(Errno) {
         require(interval.map { $0 > .zero } ?? true, "ClockTimer needs a positive interval.")
@@ -81,9 +115,9 @@ public final class ClockTimer: EventSource {
 
     deinit { releaseResources() }
 
-    /// When the timer fires next, since the clock's epoch; nil if it does not. Setting it does not change
+    /// When the timer fires next, on its clock; nil if it does not. Setting it does not change
     /// ``interval``.
-    public var fireDate: Duration? {
+    public var fireDate: Instant? {
         get {
             requireLoopThread()
             return date
@@ -112,9 +146,9 @@ public final class ClockTimer: EventSource {
     private func arm() {
         // A wall-clock timer without a date waits until the clock is set.
         let never: Int64 = clock == .wallClock ? .max : 0
-        var first = date?.wholeNanoseconds ?? never
+        var first = date?.sinceEpoch.wholeNanoseconds ?? never
         earlyCount = 0
-        if let date, date <= .zero {
+        if let date = date?.sinceEpoch, date <= .zero {
             first = 1
             if let interval {
                 let (count, rest) = (.zero - date).attoseconds.quotientAndRemainder(

@@ -78,12 +78,12 @@ extension RunLoop {
     ///
     /// - Parameters:
     ///   - clock: The clock.
-    ///   - date: The first firing, since the clock's epoch.
+    ///   - date: The first firing, on that clock.
     ///   - interval: The time between firings; nil for one.
     ///   - modes: Where the loop serves the timer: the common modes unless others are named.
     /// - Throws: As ``ClockTimer/init(_:at:every:handler:)``. The sequence throws what epoll_ctl(2) does.
     public func firings(
-        of clock: ClockTimer.Clock, at date: Duration, every interval: Duration? = nil,
+        of clock: ClockTimer.Clock, at date: ClockTimer.Instant, every interval: Duration? = nil,
         inModes modes: [Mode] = [.common]
     ) throws(Errno) -> Events<ClockTimer.Event, any Error> {
         try Events(on: self, inModes: modes) { continuation throws(Errno) in

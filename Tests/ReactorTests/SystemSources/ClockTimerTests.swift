@@ -20,7 +20,7 @@ import Testing
             #expect(clock.now >= date && timer.fireDate == nil)
             events.append(event)
             // A date in the past is due.
-            if events.count == 1 { timer.fireDate = .zero } else { timer.cancel() }
+            if events.count == 1 { timer.fireDate = .init(sinceEpoch: .zero) } else { timer.cancel() }
         }
         try loop.add(timer, forMode: .custom)
         loop.poll(.custom)
@@ -54,10 +54,11 @@ import Testing
         let day = Duration.seconds(86_400)
         // The last date would be the next one if the kernel counted from the epoch.
         for (date, interval) in [
-            (.seconds(-100), .seconds(3600)), (clock.now - day, day), (.zero, .seconds(7)),
-            (.seconds(-7), .seconds(7)), (clock.now - day * 30, day * 365),
+            (.seconds(-100), .seconds(3600)), (clock.now.sinceEpoch - day, day), (.zero, .seconds(7)),
+            (.seconds(-7), .seconds(7)), (clock.now.sinceEpoch - day * 30, day * 365),
             (.seconds(-62_135_769_600), .seconds(3600)),
         ] as [(Duration, Duration)] {
+            let date = ClockTimer.Instant(sinceEpoch: date)
             var total = 0
             let timer = try ClockTimer(clock, at: date, every: interval) { timer, event in
                 guard case .fired(let count) = event else { return }

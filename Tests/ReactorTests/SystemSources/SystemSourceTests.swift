@@ -24,7 +24,8 @@ import Testing
                 try watcher.watch(tree.path)
                 tree.make("file")
                 return watcher
-            case .clock: return try ClockTimer(.bootTime, at: .zero) { timer, _ in handler(timer) }
+            case .clock:
+                return try ClockTimer(.bootTime, at: .init(sinceEpoch: .zero)) { timer, _ in handler(timer) }
             case .pressure:
                 return try PressureSource(
                     .memory, of: .full, stalledFor: .milliseconds(1900), within: .seconds(2)
