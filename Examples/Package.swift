@@ -64,7 +64,7 @@ let package = Package(
         .target(
             name: "TLSOptions",
             dependencies: [
-                .product(name: "ReactorTLS", package: "swift-reactor"),
+                .product(name: "ReactorTLS", package: "swift-reactor"), system,
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
             ],
             swiftSettings: settings

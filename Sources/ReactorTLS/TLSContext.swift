@@ -1,6 +1,7 @@
 import CReactorOpenSSL
 import Glibc
 import Reactor
+import SystemPackage
 
 /// What OpenSSL makes of settings, for all connections that have them.
 final class TLSContext: Sendable {
@@ -98,8 +99,8 @@ final class TLSContext: Sendable {
         guard isAdded else { throw .settings("the trusted certificates cannot be read") }
     }
 
-    private func add(directory: String) -> Bool {
-        SSL_CTX_load_verify_dir(object.pointer, directory) == 1
+    private func add(directory: FilePath) -> Bool {
+        unsafe directory.withPlatformString { SSL_CTX_load_verify_dir(object.pointer, $0) == 1 }
     }
 
     private func add(_ text: [UInt8]) -> Bool {
@@ -122,9 +123,9 @@ final class TLSContext: Sendable {
     private func trustSystem() -> Bool {
         let directory = unsafe String(cString: reactor_tls_trust_folder())
         if let file = unsafe String(copying: reactor_tls_trust_file()) {
-            return SSL_CTX_load_verify_file(object.pointer, file) == 1 && add(directory: directory)
+            return SSL_CTX_load_verify_file(object.pointer, file) == 1 && add(directory: FilePath(directory))
         }
-        if Self.hasHashedNames(directory) { return add(directory: directory) }
+        if Self.hasHashedNames(directory) { return add(directory: FilePath(directory)) }
         return SSL_CTX_set_default_verify_paths(object.pointer) == 1
     }
 

@@ -41,14 +41,14 @@ extension TLSContext {
     /// The settings of a context. It keeps no object of them alive: with its last object goes the context.
     private struct Key: Hashable {
         let settings: TLSSettings
-        /// The strings' bytes: strings of other bytes may be equal, and name other files.
+        /// The strings' bytes: strings of other bytes may be equal, and name other protocols.
         let texts: [[UInt8]]
         /// The identities and the verifier.
         let objects: [ObjectIdentifier]
 
         init(_ settings: TLSSettings) {
             self.settings = settings.shared
-            texts = settings.trust.paths + settings.applicationProtocols.map { Array($0.utf8) }
+            texts = settings.applicationProtocols.map { Array($0.utf8) }
             let identities = settings.identities.map { ObjectIdentifier($0) }
             objects = identities + (settings.peerVerifier.map { [ObjectIdentifier($0)] } ?? [])
         }
@@ -79,15 +79,5 @@ extension TLSSettings {
         var settings = self
         (settings.identities, settings.peerVerifier, settings.peerName) = ([], nil, nil)
         return settings
-    }
-}
-
-extension TLSTrust {
-    fileprivate var paths: [[UInt8]] {
-        switch self {
-        case .file(let path), .directory(let path): [Array(path.utf8)]
-        case .anyOf(let sources): sources.flatMap(\.paths)
-        case .system, .certificates: []
-        }
     }
 }

@@ -1,6 +1,6 @@
 import CReactorOpenSSL
 import Reactor
-import SystemPackage
+public import SystemPackage
 
 /// A certificate, the chain that leads to its issuer, and its private key.
 ///
@@ -16,10 +16,10 @@ public final class TLSIdentity: Hashable, Sendable {
     ///   - password: The key's password, if it is encrypted.
     /// - Throws: ``TLSError`` with ``TLSError/Reason/invalidSettings(_:)``.
     public convenience init(
-        certificateFile: String, keyFile: String, password: String? = nil
+        certificateFile: FilePath, keyFile: FilePath, password: String? = nil
     ) throws(TLSError) {
         let (certificate, key) = (try readFile(certificateFile), try readFile(keyFile))
-        try self.init(certificate, key, password, named: (certificateFile, keyFile))
+        try self.init(certificate, key, password, named: (certificateFile.string, keyFile.string))
     }
 
     /// Takes PEM texts: a certificate followed by those of its issuers, and the private key.
@@ -128,15 +128,15 @@ private func readArchive(_ bytes: [UInt8]) -> OpenSSLObject? {
 }
 
 /// Throws unless the path is a directory's that can be read.
-func checkDirectory(_ path: String) throws(TLSError) {
-    do { try FileDescriptor.open(FilePath(path), .readOnly, options: .directory).close() } catch {
+func checkDirectory(_ path: FilePath) throws(TLSError) {
+    do { try FileDescriptor.open(path, .readOnly, options: .directory).close() } catch {
         throw TLSError(.invalidSettings("\(path): \(error)"))
     }
 }
 
-func readFile(_ path: String) throws(TLSError) -> [UInt8] {
+func readFile(_ path: FilePath) throws(TLSError) -> [UInt8] {
     do {
-        let descriptor = try FileDescriptor.open(FilePath(path), .readOnly)
+        let descriptor = try FileDescriptor.open(path, .readOnly)
         return try descriptor.closeAfter {
             var bytes: [UInt8] = []
             while try bytes.append(

@@ -1,3 +1,5 @@
+public import SystemPackage
+
 /// What TLS requires of a connection, and offers its peer.
 ///
 /// The defaults are safe: TLS 1.2 and newer, the peer's chain of certificates and its name are checked, and
@@ -108,9 +110,9 @@ public struct TLSSettings: Hashable, Sendable {
     /// The file is read when settings with this path are first used, and not again: to replace it while the
     /// program runs, read the file and pass ``certificates(_:)``. If it contains a revocation list, the issuer
     /// of every peer's own certificate must have a current one in it.
-    case file(String)
+    case file(FilePath)
     /// The certificates in this directory, named as by openssl-rehash(1). Revocation lists in it are not used.
-    case directory(String)
+    case directory(FilePath)
     /// These certificates (PEM). If they contain a revocation list, the issuer of every peer's own certificate
     /// must have a current one among them.
     case certificates([UInt8])

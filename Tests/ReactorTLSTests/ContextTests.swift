@@ -72,7 +72,7 @@ import Testing
         // Equal as strings, and the names of two files.
         let names = ["caf\u{e9}.pem", "cafe\u{301}.pem"]
         let others = try names.map { name in
-            let path = try folder.file(TestCertificates.authority.certificateText, name: name).string
+            let path = try folder.file(TestCertificates.authority.certificateText, name: name)
             return try TLSContext.context(for: .testClient { $0.trust = .anyOf([.file(path)]) })
         }
         #expect(names[0] == names[1] && others[0] !== others[1])

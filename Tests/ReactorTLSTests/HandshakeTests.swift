@@ -109,7 +109,7 @@ import Testing
         let (authority, certificate) = (TestCertificates.authority, TestCertificates.localhost)
         let list = authority.revocationList(of: isRevoked ? [certificate] : [])
         let file = try TemporaryFile(authority.certificateText + list)
-        for trust in [TLSTrust.certificates(authority.certificateText + list), .file(file.path.string)] {
+        for trust in [TLSTrust.certificates(authority.certificateText + list), .file(file.path)] {
             let client = TLSSettings.testClient { $0.trust = trust }
             #expect(try refusal(client, .testServer(certificate)) == (isRevoked ? .revoked : nil))
         }
@@ -267,9 +267,9 @@ import Testing
             }
         }
         let both = try TemporaryFile(text + comment + leaf.keyText)
-        _ = try TLSIdentity(certificateFile: both.path.string, keyFile: both.path.string)
+        _ = try TLSIdentity(certificateFile: both.path, keyFile: both.path)
         let error = #expect(throws: TLSError.self) {
-            try TLSIdentity(certificateFile: "/missing.pem", keyFile: both.path.string)
+            try TLSIdentity(certificateFile: "/missing.pem", keyFile: both.path)
         }
         #expect(error?.description.contains("/missing.pem") == true)
     }

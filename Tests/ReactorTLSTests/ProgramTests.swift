@@ -31,7 +31,7 @@ import Testing
     func `nginx sends and takes a file, and resumes the session`(version: Version) throws {
         let server = try Nginx.shared.get()
         var settings = TLSSettings.client()
-        settings.trust = .file(server.certificate.string)
+        settings.trust = .file(server.certificate)
         settings.maximumVersion = version
         settings.applicationProtocols = ["http/1.1"]
         let text = Array(Nginx.text.utf8)

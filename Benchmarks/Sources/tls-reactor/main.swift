@@ -66,7 +66,7 @@ final class Workload {
     private var processor = processorTime()
 
     init() {
-        settings.trust = .file(CommandLine.arguments[4])
+        settings.trust = .file(FilePath(CommandLine.arguments[4]))
         settings.peerName = "localhost"
         settings.resumesSessions = kind == "resumed"
     }
@@ -176,7 +176,7 @@ if kind == "context" {
 let server = Server()
 if CommandLine.arguments.count > 5 {
     allowDescriptors(count + 64)
-    let (certificate, key) = (CommandLine.arguments[4], CommandLine.arguments[5])
+    let (certificate, key) = (FilePath(CommandLine.arguments[4]), FilePath(CommandLine.arguments[5]))
     try server.start(TLSIdentity(certificateFile: certificate, keyFile: key))
     loop.run(in: .default)
 }

@@ -1,5 +1,6 @@
 package import ArgumentParser
 package import ReactorTLS
+import SystemPackage
 
 /// The options of a server that TLS may protect.
 package struct ServerTLSOptions: ParsableArguments {
@@ -24,7 +25,7 @@ package struct ServerTLSOptions: ParsableArguments {
     package var settings: TLSSettings? {
         get throws {
             guard tls, let certificate, let key else { return nil }
-            return .server(try TLSIdentity(certificateFile: certificate, keyFile: key))
+            return .server(try TLSIdentity(certificateFile: FilePath(certificate), keyFile: FilePath(key)))
         }
     }
 }

@@ -33,7 +33,7 @@ struct TLSClientCommand: ParsableCommand {
     func run() throws {
         try StandardDescriptors.fillGaps()
         var settings = TLSSettings.client()
-        if let ca { settings.trust = .file(ca) }
+        if let ca { settings.trust = .file(FilePath(ca)) }
         let connection = Connection(
             toHost: host, port: port, options: .init(proxy: proxy?.proxy), security: try .tls(settings))
         let route = proxy.map { " through \($0.proxy.host):\($0.proxy.port)" } ?? ""
