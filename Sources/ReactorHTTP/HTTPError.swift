@@ -54,7 +54,7 @@ public struct HTTPError: SubjectError, Hashable {
     }
 
     /// The time-outs of ``HTTPSession/Configuration``.
-    @nonexhaustive public enum Timeout: String, Sendable {
+    @nonexhaustive public enum Timeout: Hashable, Sendable {
         /// Resolving the name, connecting and the TLS handshake took too long.
         case connect
         /// No byte was sent or received for too long.
@@ -100,7 +100,7 @@ public struct HTTPError: SubjectError, Hashable {
     }
 
     /// The host of an `http` or `https` URL.
-    public var host: String {
+    package var host: String {
         guard let start = subject.firstRange(of: "://")?.upperBound else { return "" }
         let address = subject[start...].prefix { !"/?#".contains($0) }
         if address.hasPrefix("[") { return String(address.dropFirst().prefix { $0 != "]" }) }
@@ -134,7 +134,7 @@ extension HTTPError.Kind {
         case .resolve: "resolve"
         case .connect: "connect"
         case .tls: "tls"
-        case .timedOut(let timeout): "time-out (\(timeout.rawValue))"
+        case .timedOut(let timeout): "time-out (\(timeout))"
         case .cancelled, .sessionEnded: "ended"
         case .read, .bodyTooShort: "read"
         case .write: "write"

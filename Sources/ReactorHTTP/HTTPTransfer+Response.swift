@@ -1,7 +1,7 @@
 extension HTTPTransfer {
     /// A response: its head, where it came from, and its body if that was collected in memory.
     public struct Response: Sendable, Hashable {
-        /// The version of HTTP that a response was sent with.
+        /// The version of HTTP that a response was sent with. The raw value is the name of the protocol, such as `HTTP/1.1`.
         @nonexhaustive public enum Version: String, Sendable {
             /// HTTP/1.0.
             case http10 = "HTTP/1.0"

@@ -46,7 +46,7 @@ public struct TLSSettings: Hashable, Sendable {
         case required
     }
 
-    /// A version of TLS.
+    /// A version of TLS. The raw value is the protocol's number.
     @nonexhaustive public enum Version: Int, Hashable, Comparable, Sendable {
         /// TLS 1.2 (RFC 5246).
         case tls12 = 0x0303

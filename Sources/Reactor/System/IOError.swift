@@ -17,13 +17,13 @@ public protocol SubjectError: Error, Sendable, CustomStringConvertible {
 /// ```
 public struct IOError: SubjectError, Hashable {
     /// What was attempted.
-    @nonexhaustive public enum Operation: String, Sendable {
+    @nonexhaustive public enum Operation: Hashable, Sendable {
         /// Opening a file.
         case open
         /// Connecting to an address or a host.
         case connect
         /// The TLS handshake of a connected socket.
-        case handshake = "TLS handshake"
+        case handshake
         /// Reading from a file, a descriptor or a connection.
         case read
         /// Writing to a file, a descriptor or a connection, also in the background.
@@ -96,7 +96,7 @@ extension IOError: CustomStringConvertible {
             case .listen, .accept, .receive: "at "
             }
         let name = label.map { " '\($0)'" } ?? ""
-        return "\(operation.rawValue) \(preposition)\(subject)\(name): \(reason)"
+        return "\(operation) \(preposition)\(subject)\(name): \(reason)"
     }
 }
 
@@ -132,4 +132,25 @@ func attempt<Result: ~Copyable>(
     _ body: () throws(Errno) -> Result
 ) throws(IOError) -> Result {
     do throws(Errno) { return try body() } catch { throw IOError(operation, subject(), error) }
+}
+
+extension IOError.Operation: CustomStringConvertible {
+    /// The operation as messages name it.
+    public var description: String {
+        switch self {
+        case .open: "open"
+        case .connect: "connect"
+        case .handshake: "TLS handshake"
+        case .read: "read"
+        case .write: "write"
+        case .bind: "bind"
+        case .listen: "listen"
+        case .accept: "accept"
+        case .receive: "receive"
+        case .send: "send"
+        case .watch: "watch"
+        case .resolve: "resolve"
+        case .spawn: "spawn"
+        }
+    }
 }

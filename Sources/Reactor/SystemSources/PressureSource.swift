@@ -18,7 +18,7 @@ import SystemPackage
 ///
 /// The kernel needs `CONFIG_PSI`, and `psi=1` among its parameters if it is off by default.
 public final class PressureSource: EventSource {
-    /// What is short.
+    /// What is short. The raw value is the kernel's name of it, and of its file in /proc/pressure.
     @nonexhaustive public enum Resource: String, Sendable {
         /// Memory: tasks reclaim it, or read pages again that were dropped.
         case memory
@@ -28,7 +28,7 @@ public final class PressureSource: EventSource {
         case io
     }
 
-    /// Whose time counts.
+    /// Whose time counts. The raw value is the kernel's word.
     public enum Share: String, Sendable {
         /// Time in which at least one task was stalled.
         case some
@@ -63,9 +63,9 @@ public final class PressureSource: EventSource {
         _ resource: Resource, of share: Share = .some, stalledFor stall: Duration, within window: Duration,
         handler: @escaping (PressureSource, Event) -> Void
     ) throws(IOError) {
-        let trigger = "\(share) \(stall.wholeMicroseconds) \(window.wholeMicroseconds)"
-        let monitor = try attempt(.watch, "/proc/pressure/\(resource)") { () throws(Errno) in
-            try PressureMonitor(FilePath("/proc/pressure/\(resource)"), trigger)
+        let trigger = "\(share.rawValue) \(stall.wholeMicroseconds) \(window.wholeMicroseconds)"
+        let monitor = try attempt(.watch, "/proc/pressure/\(resource.rawValue)") { () throws(Errno) in
+            try PressureMonitor(FilePath("/proc/pressure/\(resource.rawValue)"), trigger)
         }
         (self.resource, self.monitor, self.handler) = (resource, monitor, handler)
         super.init(monitor.counter.number, for: .readable)
@@ -82,7 +82,7 @@ public final class PressureSource: EventSource {
     override func serve(_ readiness: Readiness) -> Bool {
         guard takeCount(ofEventCounter: number) > 0 else { return false }
         if let failure = monitor?.failure {
-            handler?(self, .errorOccurred(IOError(.watch, "/proc/pressure/\(resource)", failure)))
+            handler?(self, .errorOccurred(IOError(.watch, "/proc/pressure/\(resource.rawValue)", failure)))
             cancel()
         } else {
             handler?(self, .stalled)
