@@ -96,8 +96,9 @@ extension RunLoop {
         LoopDiagnostics.report(
             .runLoopOnPoolThread,
             "The run loop of \(currentThreadName), which belongs to Dispatch's or Swift's pool, was used: RunLoop.current was "
-                + "called there, or a timer, a hand-off or a mailbox was made. Nothing is called there unless that code runs "
-                + "the loop: use RunLoop.main, or the loop of a RunLoopThread.")
+                + "called there, or a timer, a hand-off, a mailbox or a lookup was made. Nothing is called there unless that "
+                + "code runs the loop: do it on the main actor, or on the loop of a RunLoopThread, or use the asynchronous "
+                + "form.")
     }
 }
 

@@ -41,6 +41,8 @@ public enum LoopDiagnostics {
             /// The task that served a connection of ``Listener/Connections/run(security:limit:limitPerPeer:_:)`` has thrown
             /// an error.
             case failedConnection
+            /// A listener cannot accept connections for now, for example because the process has no more descriptors.
+            case listenerFault
             /// The process exits before accepted bytes of streams have been sent. Reported without debug mode, too.
             case unsentBytes
         }
@@ -112,6 +114,12 @@ public enum LoopDiagnostics {
 
     /// Reports a mistake. Called with nothing locked.
     static func report(_ kind: Report.Kind, _ text: String) { report(Report(kind: kind, text: text)) }
+
+    /// Reports that a listener backs off, which its owner may have no closure for.
+    static func report(listenerFault error: String) {
+        guard isReporting else { return }
+        report(.listenerFault, "A listener accepts no connections for now, and tries again: \(error)")
+    }
 
     static func report(_ report: Report) {
         if let handler = settings.withLock({ $0.handler }) {

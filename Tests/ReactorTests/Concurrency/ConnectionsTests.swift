@@ -126,7 +126,7 @@ import Testing
 
     @Test func `without descriptors accepting backs off, reports it, and loses no client`() async {
         await #expect(processExitsWith: .success) {
-            let faults = Shared<[IOError]>([])
+            let (faults, reports) = (Shared<[IOError]>([]), debuggedReports())
             let thread = try RunLoopThread(name: "faults")
             let connections = try thread.runLoop.connections(at: .ipv4Loopback(port: 0)) { fault in
                 faults.update { $0.append(fault) }
@@ -145,6 +145,7 @@ import Testing
             for number in held where number < 1019 { close(number) }
             try await task.value
             guard faults.value.map(\.errno) == [.tooManyOpenFiles] else { exit(1) }
+            guard reports.value.contains(where: { $0.kind == .listenerFault }) else { exit(2) }
             withExtendedLifetime((clients, first)) {}
             exit(0)
         }

@@ -243,6 +243,47 @@ func debugged(
         }
     }
 
+    @Test(arguments: ["timer", "mailbox", "lookup", "reader"])
+    func `in debug mode a task of the pool that needs its thread's loop is reported with the remedy`(
+        kind: String
+    ) async {
+        await #expect(processExitsWith: .success) { [kind] in
+            let reports = debuggedReports()
+            await Task.detached {
+                switch kind {
+                case "timer": Timer.scheduled(after: .seconds(1)) { _ in }
+                case "mailbox": _ = Mailbox<Int> { _, _ in }
+                case "lookup": Resolver.resolve(host: "127.0.0.1", port: 1) { _ in }
+                default: _ = LineReader(path: "/dev/null", into: 0, on: .global()) { _, _, _ in }
+                }
+            }.value
+            let report = reports.wait { $0.first }
+            #expect(report.kind == .runLoopOnPoolThread && report.text.contains("on the main actor"))
+        }
+    }
+
+    @Test func `in debug mode a listener reports that it backs off, though it has no closure for that`() async
+    {
+        await #expect(processExitsWith: .success) {
+            let reports = debuggedReports()
+            try onAThread {
+                let loop = RunLoop.current
+                let listener = try Listener(.ipv4Loopback(port: 0), handler: { _, _ in }, faults: nil)
+                try loop.add(listener, forMode: .default)
+                loop.poll()
+                let client = try SocketPeer(connectedTo: listener.localAddress)
+                var limit = rlimit(rlim_cur: 0, rlim_max: 1024)
+                setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+                loop.serve { listener.fault != nil }
+                limit.rlim_cur = limit.rlim_max
+                setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+                let report = try #require(reports.value.first { $0.kind == .listenerFault })
+                #expect(report.text.contains("\(Errno.tooManyOpenFiles)"))
+                withExtendedLifetime(client) {}
+            }
+        }
+    }
+
     @Test func `a report to a closed pipe raises no signal, and the debug mode's thread receives none`() async
     {
         await #expect(processExitsWith: .success) {

@@ -125,7 +125,11 @@ extension Listener {
                     return Connection(
                         accepted: descriptor, from: peer, options, isConfigured: !acceptor.isInherited)
                 case .fault(let fault):
-                    if fault.isReported { faults(IOError(.accept, "\(localAddress)", fault.error)) }
+                    if fault.isReported {
+                        let error = IOError(.accept, "\(localAddress)", fault.error)
+                        LoopDiagnostics.report(listenerFault: "\(error)")
+                        faults(error)
+                    }
                     try await arrivals.pause(until: arrivals.loop.now + fault.delay, deadline: deadline)
                 case .over: close()
                 }

@@ -170,7 +170,10 @@ public final class Listener: EventSource {
         let error = IOError(.accept, "\(localAddress)", fault.error, label: label)
         backoffReason = error
         pause(for: fault.delay)
-        if fault.isReported { handlers?.fault?(self, error) }
+        if fault.isReported {
+            LoopDiagnostics.report(listenerFault: "\(error)")
+            handlers?.fault?(self, error)
+        }
         // Nothing would make it try again.
         if isDraining, loop == nil { close() }
     }
