@@ -81,7 +81,8 @@ public final class Connection: Sendable {
     ///
     /// - Parameters:
     ///   - descriptor: A connected socket.
-    ///   - closeWhenDone: Whether the end of the connection closes it.
+    ///   - closeWhenDone: Whether the end of the connection closes it. True unless set, as for other sockets; a stream over a
+    ///     descriptor leaves it open.
     ///   - options: Options of the socket. The connect timeout limits the handshake, if there is one.
     ///   - security: What protects the bytes; nil for plain text.
     /// - Precondition: `descriptor` is not negative.

@@ -55,7 +55,8 @@ open class InputStream: Stream {
     /// not the connection, which duplicates of the descriptor may go on using.
     /// - Parameters:
     ///   - descriptor: An open descriptor; one that is not open fails in ``Stream/open()``.
-    ///   - closeWhenDone: Whether closing or releasing the stream closes the descriptor.
+    ///   - closeWhenDone: Whether closing or releasing the stream closes the descriptor. False unless set: it may be
+    ///     standard input. A ``Connection`` closes its socket unless told otherwise.
     /// - Precondition: `descriptor` is not negative.
     public init(descriptor: FileDescriptor, closeWhenDone: Bool = false) {
         require(

@@ -62,7 +62,8 @@ open class OutputStream: Stream {
     ///
     /// - Parameters:
     ///   - descriptor: An open descriptor; one that is not open fails in ``Stream/open()``.
-    ///   - closeWhenDone: Whether closing or releasing the stream closes the descriptor. Closing a socket may shut
+    ///   - closeWhenDone: Whether closing or releasing the stream closes the descriptor. False unless set: it may be
+    ///     standard output. A ``Connection`` closes its socket unless told otherwise. Closing a socket may shut
     ///     its connection down for duplicates of the descriptor too: see ``Stream/close()``. To go on reading
     ///     from one, pass false, or have the two ``Connection/streams`` of a ``Connection``.
     /// - Precondition: `descriptor` is not negative.
