@@ -107,20 +107,28 @@ extension Connection {
 
     /// The bytes from the peer in chunks, for `for try await`; as ``InputStream/chunks``. Opens the connection.
     ///
-    /// - Parameter count: The most bytes of a chunk, at least one.
-    public func chunks(upTo count: Int = InputStream.defaultChunkSize) -> InputStream.Chunks {
+    /// - Parameters:
+    ///   - count: The most bytes of a chunk, at least one.
+    ///   - timeout: How long each chunk may take to arrive; nil for no limit. After it the iteration throws ``IOError`` with
+    ///     ``IOError/Reason/waitTimedOut``, and has ended. The connection is as before.
+    public func chunks(
+        upTo count: Int = InputStream.defaultChunkSize, timeout: Duration? = nil
+    ) -> InputStream.Chunks {
         openBoth()
-        return halves.input.chunks(upTo: count)
+        return halves.input.chunks(upTo: count, timeout: timeout)
     }
 
-    /// The lines from the peer as text, for `for try await`; as ``InputStream/lines(text:terminator:limit:overflow:)``. Opens
-    /// the connection.
+    /// The lines from the peer as text, for `for try await`; as
+    /// ``InputStream/lines(text:terminator:limit:overflow:timeout:)``. Opens the connection.
+    ///
+    /// With a timeout, a peer that sends a line byte by byte has no more time than one that sends none.
     public func lines(
         text policy: TextPolicy = .repair, terminator: LineTerminator = .newline,
-        limit: Int = LineFramer.defaultLimit, overflow: LineFramer.Overflow = .fail
+        limit: Int = LineFramer.defaultLimit, overflow: LineFramer.Overflow = .fail, timeout: Duration? = nil
     ) -> InputStream.Lines {
         openBoth()
-        return halves.input.lines(text: policy, terminator: terminator, limit: limit, overflow: overflow)
+        return halves.input.lines(
+            text: policy, terminator: terminator, limit: limit, overflow: overflow, timeout: timeout)
     }
 
     /// Opens the output too, as a read alone opens the input only.

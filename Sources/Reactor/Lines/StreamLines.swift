@@ -9,7 +9,7 @@ extension InputStream {
     /// }
     /// ```
     ///
-    /// As ``lines(text:terminator:limit:overflow:)`` with its defaults.
+    /// As ``lines(text:terminator:limit:overflow:timeout:)`` with its defaults.
     public var lines: Lines { lines() }
 
     /// The stream's lines as text, for `for try await`.
@@ -31,19 +31,23 @@ extension InputStream {
     ///   - limit: The most bytes of a line, without its terminator.
     ///   - overflow: What happens to a line of more bytes. With `.fail` the iteration fails with
     ///     ``LineFramer/LineTooLong`` after the lines before it.
+    ///   - timeout: How long each line may take to arrive with its terminator, from the call of `next()`; nil for no limit.
+    ///     After it the iteration throws ``IOError`` with ``IOError/Reason/waitTimedOut``, and has ended; the part of the line
+    ///     that has come stays with the stream.
     public func lines(
         text policy: TextPolicy = .repair, terminator: LineTerminator = .newline,
-        limit: Int = LineFramer.defaultLimit, overflow: LineFramer.Overflow = .fail
+        limit: Int = LineFramer.defaultLimit, overflow: LineFramer.Overflow = .fail, timeout: Duration? = nil
     ) -> Lines {
         var framer = LineFramer(terminator: terminator, limit: limit, overflow: overflow)
         framer.checksUTF8 = true
-        return Lines(stream: self, cutter: LineCutter(framer: framer, policy: policy))
+        return Lines(stream: self, cutter: LineCutter(framer: framer, policy: policy), timeout: timeout)
     }
 
     /// The lines of a stream: ``InputStream/lines``.
     public struct Lines: AsyncSequence {
         fileprivate let stream: InputStream
         fileprivate let cutter: LineCutter
+        fileprivate let timeout: Duration?
         fileprivate let tracker = LineProgress()
 
         /// How far the iteration has come, a chunk at a time. From any thread.
@@ -52,7 +56,9 @@ extension InputStream {
         /// Begins an iteration, and opens the stream if it is not open.
         ///
         /// - Precondition: No other task reads the stream.
-        public func makeAsyncIterator() -> Iterator { Iterator(buffer: LineBuffer(stream, cutter, tracker)) }
+        public func makeAsyncIterator() -> Iterator {
+            Iterator(buffer: LineBuffer(stream, cutter, tracker, timeout))
+        }
 
         /// Returns one line after the other.
         public struct Iterator: AsyncIteratorProtocol {
@@ -216,8 +222,10 @@ final class LineBuffer {
     private let worker: LineWorker?
     private var cutter: LineCutter
 
-    fileprivate init(_ stream: InputStream, _ cutter: LineCutter, _ tracker: LineProgress) {
-        reader = EagerReader(stream, readsAhead: true)
+    fileprivate init(
+        _ stream: InputStream, _ cutter: LineCutter, _ tracker: LineProgress, _ timeout: Duration?
+    ) {
+        reader = EagerReader(stream, timeout: timeout, readsAhead: true)
         (self.cutter, self.tracker) = (cutter, tracker)
         batch = LineBatch(cutter: cutter, chunk: [])
         let source = FileSource(stream)
@@ -241,7 +249,9 @@ final class LineBuffer {
             guard !(next.isEnd && next.lines.isEmpty && next.failure == nil) else { return nil }
             tracker.add(next.chunk.count)
             batch = next
-            if let line = take() { return line }
+            guard let line = take() else { continue }
+            reader.use.endElement()
+            return line
         }
     }
 

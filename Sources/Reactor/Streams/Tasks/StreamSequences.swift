@@ -18,14 +18,17 @@ extension InputStream {
     ///
     /// - Precondition: One task reads at a time. The stream has no delegate, is not handed off, and is of no
     ///   subclass.
-    public var chunks: Chunks { chunks(upTo: Self.defaultChunkSize) }
+    public var chunks: Chunks { chunks() }
 
-    /// As ``chunks``, of another size.
+    /// As ``chunks``, of another size or with a timeout.
     ///
-    /// - Parameter size: The most bytes of a chunk, at least one.
-    public func chunks(upTo size: Int) -> Chunks {
+    /// - Parameters:
+    ///   - size: The most bytes of a chunk, at least one.
+    ///   - timeout: How long each element may take to arrive, from the call of `next()`; nil for no limit. After it the
+    ///     iteration throws ``IOError`` with ``IOError/Reason/waitTimedOut``, and has ended.
+    public func chunks(upTo size: Int = defaultChunkSize, timeout: Duration? = nil) -> Chunks {
         require(size > 0, "InputStream.chunks(upTo:) needs a positive size (it is \(size)).")
-        return Chunks(stream: self, size: size)
+        return Chunks(stream: self, size: size, timeout: timeout)
     }
 
     /// The stream's bytes, one by one, for `for try await`. As ``chunks`` otherwise.
@@ -34,17 +37,21 @@ extension InputStream {
     /// leave the iteration first, where another reader of the descriptor follows.
     ///
     /// Swift's runtime looks for a task's executor at each element: chunks are many times as fast.
-    public var bytes: Bytes { Bytes(stream: self) }
+    public var bytes: Bytes { bytes() }
+
+    /// As ``bytes``, with a timeout for each byte: see ``chunks(upTo:timeout:)``.
+    public func bytes(timeout: Duration? = nil) -> Bytes { Bytes(stream: self, timeout: timeout) }
 
     /// The chunks of a stream: ``InputStream/chunks``.
     public struct Chunks: AsyncSequence {
         fileprivate let stream: InputStream
         fileprivate let size: Int
+        fileprivate let timeout: Duration?
 
         /// Begins an iteration, and opens the stream if it is not open.
         ///
         /// - Precondition: No other task reads the stream.
-        public func makeAsyncIterator() -> Iterator { Iterator(EagerReader(stream), size) }
+        public func makeAsyncIterator() -> Iterator { Iterator(EagerReader(stream, timeout: timeout), size) }
 
         /// Reads one chunk after the other.
         public struct Iterator: AsyncIteratorProtocol {
@@ -66,6 +73,7 @@ extension InputStream {
                 while true {
                     if let chunk = try reader.readChunk(upTo: size) {
                         if chunk.isEmpty { return nil }
+                        reader.use.endElement()
                         self.reader = reader
                         return chunk
                     }
@@ -78,11 +86,12 @@ extension InputStream {
     /// The bytes of a stream: ``InputStream/bytes``.
     public struct Bytes: AsyncSequence {
         fileprivate let stream: InputStream
+        fileprivate let timeout: Duration?
 
         /// Begins an iteration, and opens the stream if it is not open.
         ///
         /// - Precondition: No other task reads the stream.
-        public func makeAsyncIterator() -> Iterator { Iterator(buffer: ByteBuffer(stream)) }
+        public func makeAsyncIterator() -> Iterator { Iterator(buffer: ByteBuffer(stream, timeout)) }
 
         /// Returns one byte after the other.
         public struct Iterator: AsyncIteratorProtocol {
@@ -128,9 +137,11 @@ final class EagerReader {
     private var window = 4096
     private static let leastWindow = 256
 
-    /// - Parameter readsAhead: Whether the iteration keeps bytes that it has not returned.
-    init(_ stream: InputStream, readsAhead: Bool = false) {
-        use = StreamUse(iterating: stream, readsAhead: readsAhead)
+    /// - Parameters:
+    ///   - timeout: How long an element may take.
+    ///   - readsAhead: Whether the iteration keeps bytes that it has not returned.
+    init(_ stream: InputStream, timeout: Duration?, readsAhead: Bool = false) {
+        use = StreamUse(iterating: stream, timeout: timeout, readsAhead: readsAhead)
     }
 
     /// Reads up to `size` bytes without waiting, in memory of about their number.
@@ -170,7 +181,9 @@ final class ByteBuffer {
     @usableFromInline var bytes: [UInt8] = []
     @usableFromInline var position = 0
 
-    fileprivate init(_ stream: InputStream) { reader = EagerReader(stream, readsAhead: true) }
+    fileprivate init(_ stream: InputStream, _ timeout: Duration?) {
+        reader = EagerReader(stream, timeout: timeout, readsAhead: true)
+    }
 
     deinit { reader.engine.putBack(Array(bytes[position...])) }
 
@@ -186,6 +199,7 @@ final class ByteBuffer {
         bytes.removeAll(keepingCapacity: true)
         position = 0
         try await reader.read(into: &bytes, upTo: InputStream.defaultChunkSize, isolation: isolation)
+        reader.use.endElement()
         return !bytes.isEmpty
     }
 }

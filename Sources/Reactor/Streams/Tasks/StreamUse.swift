@@ -22,15 +22,15 @@ final class StreamUse {
         self.init(stream, delegate, timeout, transfers)
     }
 
-    /// For an iteration, which begins without being able to fail.
+    /// For an iteration, which begins without being able to fail. The timeout is that of each element: see ``endElement()``.
     ///
     /// - Precondition: No other task reads the stream.
-    convenience init(iterating stream: InputStream, readsAhead: Bool) {
+    convenience init(iterating stream: InputStream, timeout: Duration?, readsAhead: Bool) {
         let delegate = stream.engine.taskDelegate()
         guard let transfers = delegate.beginUse(readsAhead: readsAhead) else {
             fatalError("Two tasks read the same stream: only one may at a time.")
         }
-        self.init(stream, delegate, nil, transfers)
+        self.init(stream, delegate, timeout, transfers)
     }
 
     private init(_ stream: Stream, _ delegate: UnparkingDelegate, _ timeout: Duration?, _ transfers: Int) {
@@ -58,6 +58,13 @@ final class StreamUse {
         let result = try body()
         transfers = result == nil ? 0 : transfers + 1
         return result
+    }
+
+    /// Begins the timeout anew: the iteration has an element.
+    func endElement() {
+        guard deadline != nil else { return }
+        deadline = nil
+        timer = nil
     }
 
     /// Forces a wait before the next transfer, which would move nothing.
