@@ -16,6 +16,7 @@ extension Connection.Security {
 
 extension Connection {
     /// Protects the connection with TLS: before it is open if nothing has opened it yet, else from the next byte on (STARTTLS).
+    /// In a task, `startTLS(_:timeout:)` waits for the handshake.
     ///
     /// On an open connection the handshake begins after the bytes that were written before, and is limited by the connect
     /// timeout, from this call. On a client, bytes of the server that have not been read fail the connection with
@@ -24,8 +25,37 @@ extension Connection {
     /// - Throws: ``TLSError`` with ``TLSError/Reason/invalidSettings(_:)`` if the settings cannot be used, or the connection is
     ///   closed, has failed, or has TLS, or while a task iterates over its lines, which reads ahead: await
     ///   ``Connection/read(until:limit:timeout:)`` for the lines before it.
+    @available(*, noasync, message: "await startTLS(_:timeout:)")
     public func startTLS(_ settings: TLSSettings = .client()) throws(TLSError) {
         try streams.input.startTLS(settings)
+    }
+
+    /// Protects the connection with TLS, and waits until the handshake has succeeded: a client has then checked the server.
+    ///
+    /// ```swift
+    /// try await connection.write("STARTTLS\r\n")
+    /// _ = try await connection.read(until: [13, 10])
+    /// try await connection.startTLS()
+    /// ```
+    ///
+    /// The handshake begins after the writes that were called before, and later ones are protected. Opens the connection if
+    /// nothing has. Otherwise as the synchronous form. In top-level code name the timeout: without it the compiler chooses that
+    /// form there.
+    ///
+    /// - Parameters:
+    ///   - settings: A client's or a server's.
+    ///   - timeout: How long to wait for the turn and for the handshake; nil for no limit but the connect timeout. After it,
+    ///     or if the task is cancelled, a handshake that has begun continues.
+    /// - Throws: ``TLSError``: why the handshake has failed, or as the synchronous form. `IOError` for an error of the socket;
+    ///   `CancellationError`.
+    /// - Precondition: The connection has no delegate.
+    nonisolated(nonsending) public func startTLS(
+        _ settings: TLSSettings = .client(), timeout: Duration? = nil
+    ) async throws {
+        let security = try Connection.Security.tls(settings)
+        guard try await protect(by: security, timeout: timeout) else {
+            throw TLSError(.invalidSettings(streams.input.obstacle))
+        }
     }
 
     /// What the handshake has agreed on; nil before that, and without TLS.

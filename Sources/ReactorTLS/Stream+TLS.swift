@@ -29,7 +29,7 @@ extension Stream {
     }
 
     /// Why the stream cannot be protected.
-    private var obstacle: String {
+    var obstacle: String {
         switch streamStatus {
         case .closed: "startTLS was called on a closed stream"
         case .error: "startTLS was called on a stream that has failed: \(streamError.map { "\($0)" } ?? "")"

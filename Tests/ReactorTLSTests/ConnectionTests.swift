@@ -1,7 +1,9 @@
+import Glibc
 import Reactor
 import ReactorTLS
 import ReactorTestSupport
 import ReactorTesting
+import SystemPackage
 import Testing
 
 /// Sends what it receives, and ends when its peer does.
@@ -61,10 +63,135 @@ private final class Echo: ConnectionDelegate {
         await thread.shutDown()
     }
 
+    // MARK: On an open connection
+
+    /// A client and a server that are open.
+    private func pair(_ options: Connection.Options = .init()) async throws -> (Connection, Connection) {
+        let (first, second) = try socketPair()
+        let ends = [first, second].map {
+            Connection(descriptor: FileDescriptor(rawValue: $0), options: options)
+        }
+        for end in ends { try await end.open() }
+        return (ends[0], ends[1])
+    }
+
+    @Test func `a task waits for the handshake that it starts between two messages`() async throws {
+        let (client, server) = try await pair()
+        async let served: Void = {
+            #expect(try await server.read(until: Array("\n".utf8)) == Array("STARTTLS".utf8))
+            try await server.write("go\n")
+            try await server.startTLS(.testServer())
+            #expect(server.tlsSession != nil)
+            try await server.write(server.read(exactly: 6))
+        }()
+        try await client.write("STARTTLS\n")
+        #expect(try await client.read(until: Array("\n".utf8)) == Array("go".utf8))
+        try await client.startTLS(.testClient())
+        #expect(client.tlsSession?.serverName == "localhost")
+        try await client.write("secret")
+        #expect(try await client.read(exactly: 6) == Array("secret".utf8))
+        try await served
+    }
+
+    @Test func `starting TLS opens a connection that is not open`() async throws {
+        let (first, second) = try socketPair()
+        let (client, server) = (
+            Connection(descriptor: FileDescriptor(rawValue: first)),
+            Connection(descriptor: FileDescriptor(rawValue: second))
+        )
+        async let served: Void = server.startTLS(.testServer())
+        try await client.startTLS(.testClient())
+        #expect(client.state == .open && client.tlsSession != nil)
+        try await served
+    }
+
+    @Test func `a handshake that fails throws its error to both sides`() async throws {
+        let (client, server) = try await pair()
+        async let served = thrownError { try await server.startTLS(.testServer()) }
+        let error =
+            await thrownError { try await client.startTLS(.testClient("elsewhere.example")) } as? TLSError
+        #expect(error?.reason == .wrongName("elsewhere.example"))
+        #expect(client.state == .failed && client.error as? TLSError == error)
+        #expect(await served is TLSError)
+    }
+
+    @Test func `bytes from before the handshake are thrown as an error`() async throws {
+        let (client, server) = try await pair()
+        try await server.write("220 ready\n250 injected\n")
+        #expect(try await client.read(until: Array("\n".utf8)) != nil)
+        let error = await thrownError { try await client.startTLS(.testClient()) }
+        #expect((error as? TLSError)?.reason == .unprotectedBytes)
+    }
+
+    @Test func `a task gives up waiting for a handshake, which goes on until the connect timeout`()
+        async throws
+    {
+        let (client, server) = try await pair()
+        let late = await thrownError { try await client.startTLS(.testClient(), timeout: .milliseconds(1)) }
+        #expect((late as? IOError)?.reason == .waitTimedOut && client.state == .open)
+        let again = await thrownError { try await client.startTLS(.testClient()) }
+        #expect("\(again.map { "\($0)" } ?? "")".contains("startTLS was called on a stream that has TLS"))
+        try await server.startTLS(.testServer())
+        try await client.write("late")
+        #expect(try await server.read(exactly: 4) == Array("late".utf8))
+
+        let (hasty, silent) = try await pair(.init(connectTimeout: .milliseconds(1)))
+        let failed = await thrownError { try await hasty.startTLS(.testClient()) }
+        #expect((failed as? IOError)?.reason == .system(.timedOut) && hasty.state == .failed)
+        withExtendedLifetime(silent) {}
+    }
+
+    @Test func `a task that is cancelled or whose connection is closed stops waiting for the handshake`()
+        async throws
+    {
+        for closes in [false, true] {
+            let (client, server) = try await pair()
+            let task = Task { try await client.startTLS(.testClient()) }
+            // The first byte of the handshake.
+            #expect(try await server.read(exactly: 1) == [22])
+            if closes { client.close() } else { task.cancel() }
+            let error = await thrownError { try await task.value }
+            if closes {
+                #expect((error as? IOError)?.errno == .badFileDescriptor)
+            } else {
+                #expect(error is CancellationError)
+            }
+        }
+    }
+
+    private func unreadCount(of connection: Connection) -> CInt {
+        var count: CInt = 0
+        _ = connection.descriptor.map { ioctl($0.rawValue, UInt(FIONREAD), &count) }
+        return count
+    }
+
+    @Test func `writes that are called during the handshake follow it`() async throws {
+        let (client, server) = try await pair()
+        let secured = Task { try await client.startTLS(.testClient()) }
+        // The handshake's first message is on its way.
+        while unreadCount(of: server) == 0 { await Task.yield() }
+        let written = Task { for number in 0..<10 { try await client.write("\(number)") } }
+        try await server.startTLS(.testServer())
+        try await secured.value
+        try await written.value
+        try await client.finish()
+        var received: [UInt8] = []
+        for try await chunk in server.chunks() { received += chunk }
+        #expect(received == Array("0123456789".utf8))
+    }
+
     @Test func `a client's security for a server traps with a message`() async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             try await Listener.run(at: .ipv4Loopback(port: 0), security: .tls()) { _ in }
         }
         #expect(result.message.contains("needs a server's security"))
     }
+}
+
+/// What `body` throws; nil if it does not.
+nonisolated(nonsending) private func thrownError(
+    by body: nonisolated(nonsending) () async throws -> Void
+) async -> (any Error)? {
+    do { try await body() } catch { return error }
+    return nil
 }

@@ -224,14 +224,34 @@ extension Connection {
         _ = try engine.isFlushed()
     }
 
+    /// Protects the connection after the writes that were called before, and waits until the handshake has succeeded. Opens the
+    /// connection if nothing has: the handshake is part of that.
+    ///
+    /// - Returns: As ``protect(by:)``.
+    nonisolated(nonsending) package func protect(by security: Security, timeout: Duration?) async throws
+        -> Bool
+    {
+        let isUpgrade = state != .notOpen
+        if !isUpgrade, !protect(by: security) { return false }
+        return try await inTurn(timeout) { timeout in
+            if isUpgrade, !protect(by: security) { return false }
+            let (output, socket) = (halves.output, socket)
+            let use = try StreamUse(output, timeout: timeout)
+            try await use.next(isolation: #isolation) {
+                try output.engine.isOpening() || socket.channel?.isEstablished == false ? nil : ()
+            }
+            return true
+        }
+    }
+
     /// Calls `body` when it is this write's turn, with what is left of `timeout`.
-    nonisolated(nonsending) private func inTurn(
-        _ timeout: Duration?, _ body: nonisolated(nonsending) (Duration?) async throws -> Void
-    ) async throws {
+    nonisolated(nonsending) private func inTurn<Result>(
+        _ timeout: Duration?, _ body: nonisolated(nonsending) (Duration?) async throws -> Result
+    ) async throws -> Result {
         halves.input.open()
         let rest = try await takeTurn(timeout)
         defer { turns.pass() }
-        try await body(rest)
+        return try await body(rest)
     }
 
     /// Waits for the turn. Returns what is left of `timeout`.
