@@ -5,11 +5,16 @@ extension Connection {
         /// How long name resolution, connecting, the proxy's part and the TLS handshake may take together before opening fails
         /// with `Errno.timedOut`. 75 s unless set.
         public var connectTimeout: Duration { didSet { Self.check(connectTimeout) } }
-        /// How long the connection may be idle in both directions before it fails with `Errno.timedOut`. Bytes that arrived
-        /// before are delivered first. Nil, the default, for no limit.
+        /// How long the connection may wait for its peer without a byte in either direction before it fails with
+        /// `Errno.timedOut`. Bytes that arrived before are delivered first. Nil, the default, for no limit.
+        ///
+        /// It waits while bytes have to be sent that the peer does not accept, and while a task waits for bytes. The time that
+        /// a server takes for a request before it reads again does not count, and the next read has the whole time. A
+        /// connection with a delegate waits as long as the delegate has received all that came and the peer has not ended its
+        /// direction: set ``Connection/idleTimeout`` to nil while a delegate works on a request.
         public var idleTimeout: Duration? { didSet { Self.check(idleTimeout) } }
         /// How long the peer may accept none of the bytes that wait for it before the connection fails with `Errno.timedOut`.
-        /// Nil, the default, for no limit.
+        /// Nil, the default, for no limit. Set ``Connection/writeTimeout`` to change it later.
         public var writeTimeout: Duration? { didSet { Self.check(writeTimeout) } }
         /// Whether the kernel sends small writes at once instead of collecting them (`TCP_NODELAY`, tcp(7)). True unless set:
         /// otherwise a message of more than one write may wait up to 40 ms for the peer's acknowledgement. IP only.
@@ -43,7 +48,7 @@ extension Connection {
             Self.check(writeBufferSize)
         }
 
-        private static func check(_ timeout: Duration?) {
+        fileprivate static func check(_ timeout: Duration?) {
             guard let timeout else { return }
             require(timeout > .zero, "A timeout of a connection must be positive, not \(timeout).")
         }
@@ -56,6 +61,29 @@ extension Connection {
         func apply(to socket: SocketConnection, isAccepted: Bool) {
             if isAccepted, self == .standard { return }
             socket.setOptions(self, isAccepted)
+        }
+    }
+
+    /// ``Options/idleTimeout``. Setting it begins the time anew: a server has one for the head of a request, another for its
+    /// body, and none while it works. Any thread.
+    ///
+    /// - Precondition: Set to nil or a positive duration.
+    public var idleTimeout: Duration? {
+        get { socket.timeoutOptions.idleTimeout }
+        set {
+            Options.check(newValue)
+            socket.changeTimeouts { $0.idleTimeout = newValue }
+        }
+    }
+
+    /// ``Options/writeTimeout``. Setting it begins the time anew. Any thread.
+    ///
+    /// - Precondition: Set to nil or a positive duration.
+    public var writeTimeout: Duration? {
+        get { socket.timeoutOptions.writeTimeout }
+        set {
+            Options.check(newValue)
+            socket.changeTimeouts { $0.writeTimeout = newValue }
         }
     }
 

@@ -55,6 +55,8 @@ final class SocketInput: SocketHalf, InputBackend {
 
     var descriptor: SharedDescriptor? { shared }
 
+    func noteWait() { connection.noteWait() }
+
     /// A handshake reads the socket until it is complete.
     var readinessSource: ReadinessSource {
         guard connection.isAnnounced else { return .unannounced }

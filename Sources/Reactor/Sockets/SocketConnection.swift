@@ -263,7 +263,7 @@ final class SocketConnection: Sendable {
         let count = try shared.receive(into: &buffer)
         if count ?? 0 > 0 {
             if isOvertaken { throw abort(.input) }
-            noteActivity()
+            noteReceived()
         }
         return count
     }

@@ -1,16 +1,18 @@
 import Glibc
 import Synchronization
 
-/// Fails a connection that has been idle for too long, or whose peer has accepted no byte for too long. The alarms are on the
-/// streams thread, so they ring whatever the streams' loops do.
+/// Fails a connection that has waited for its peer for too long, or whose peer has accepted no byte for too long. The alarms
+/// are on the streams thread, so they ring whatever the streams' loops do.
 final class SocketTimeouts: Sendable {
-    /// Restarts whenever a byte is received or sent.
+    /// Restarts whenever a byte is received or sent, and when a task begins to wait for the next one.
     let idle: Alarm
     /// Runs while a byte waits for the peer, and restarts whenever the peer accepts one.
     let stall: Alarm
+    /// Whether a task has waited for bytes since the last ones were received.
+    fileprivate let isAwaited = Atomic(false)
 
     fileprivate init(of connection: SocketConnection, on loop: RunLoop) {
-        idle = Alarm(on: loop) { [weak connection] in connection?.fail(.timedOut, on: nil) }
+        idle = Alarm(on: loop) { [weak connection] in connection?.failIfIdle() }
         stall = Alarm(on: loop) { [weak connection] in connection?.failIfStalled() }
     }
 
@@ -21,7 +23,11 @@ final class SocketTimeouts: Sendable {
 }
 
 extension SocketConnection {
-    func noteActivity() { timeouts?.idle.restart() }
+    func noteReceived() {
+        guard let timeouts else { return }
+        timeouts.isAwaited.store(false, ordering: .sequentiallyConsistent)
+        timeouts.idle.restart()
+    }
 
     func noteSent(_ count: Int, isBlocked: Bool) {
         guard let timeouts else { return }
@@ -33,27 +39,78 @@ extension SocketConnection {
         }
     }
 
+    /// Begins the idle timeout, unless the task has waited since bytes came.
+    func noteWait() {
+        guard let timeouts, !timeouts.isAwaited.load(ordering: .sequentiallyConsistent) else { return }
+        // First: an alarm that rings now finds that it has been restarted.
+        timeouts.idle.restart()
+        timeouts.isAwaited.store(true, ordering: .sequentiallyConsistent)
+    }
+
+    var timeoutOptions: SocketOptions { state.withLock { $0.details.options } }
+
+    /// Changes the timeouts, also of an open connection, and begins them anew.
+    func changeTimeouts(_ change: (inout SocketOptions) -> Void) {
+        state.withLock { change(&$0.details.options) }
+        startTimeouts()
+        if let timeouts, isBlocked { timeouts.stall.restart() }
+    }
+
     /// Starts the timeouts, or restarts them after a change, once the connection is established.
     func startTimeouts() {
         guard let options = state.withLock({ $0.optionsInUse }) else { return }
         guard timeouts != nil || options.idleTimeout != nil || options.writeTimeout != nil,
             let loop = try? ResidentThread.streams.runLoop()
         else { return }
+        let isAwaited = isTaskWaiting ?? false
         state.withLock { state in
-            // Once the connection is closed, nothing ends them.
-            if !state.isClosed { timeoutsSlot.storeIfNil(SocketTimeouts(of: self, on: loop)) }
+            // Locked, so that the later one of two changes sets the alarms. Once the connection is closed, nothing ends them.
+            guard let options = state.optionsInUse else { return }
+            timeoutsSlot.storeIfNil(SocketTimeouts(of: self, on: loop))
+            state.engines.input?.reportsWaits.store(true, ordering: .relaxed)
+            timeouts?.isAwaited.store(isAwaited, ordering: .sequentiallyConsistent)
+            timeouts?.stall.setTimeout(options.writeTimeout)
+            timeouts?.idle.restart()
+            timeouts?.idle.setTimeout(options.idleTimeout)
         }
-        timeouts?.stall.setTimeout(options.writeTimeout)
-        timeouts?.idle.restart()
-        timeouts?.idle.setTimeout(options.idleTimeout)
     }
 
     func stopTimeouts() { timeouts?.end() }
 
-    /// Fails the connection unless the kernel has room: then no byte waits for the peer, and the client has not written.
-    fileprivate func failIfStalled() {
-        if bufferSlot.buffer?.isEmpty ?? true, shared.isReady(for: CInt(POLLOUT)) { return }
+    /// Fails the connection unless its peer waits for it.
+    fileprivate func failIfIdle() {
+        guard let timeouts, isBlocked || expectsBytes(timeouts), timeouts.idle.isStopped else { return }
         fail(.timedOut, on: nil)
+    }
+
+    /// Fails the connection unless the kernel has room: then no byte waits for the peer, and the client has not written.
+    fileprivate func failIfStalled() { if isBlocked { fail(.timedOut, on: nil) } }
+
+    /// Whether bytes wait for the peer to accept some.
+    private var isBlocked: Bool {
+        !(bufferSlot.buffer?.isEmpty ?? true && shared.isReady(for: CInt(POLLOUT)))
+    }
+
+    /// Whether the next bytes have to come from the peer: a task waits for them; or there is none, what has come was received,
+    /// and it was not the end.
+    private func expectsBytes(_ timeouts: SocketTimeouts) -> Bool {
+        guard let isTaskWaiting else {
+            guard let input = state.withLock({ $0.engines.input }) else { return true }
+            return input.status != .atEnd && !input.hasPutBackBytes && !hasReceived && !shared.hasUnreadBytes
+        }
+        let wasAwaited = timeouts.isAwaited.exchange(isTaskWaiting, ordering: .sequentiallyConsistent)
+        if wasAwaited, isTaskWaiting { return true }
+        // Looks again, in case the task begins to wait now.
+        timeouts.idle.restart()
+        return false
+    }
+
+    /// Whether a task waits for bytes; nil if tasks do not use the connection.
+    private var isTaskWaiting: Bool? {
+        let engines = state.withLock { $0.engines }
+        guard let input = engines.input else { return nil }
+        if let isWaiting = input.isTaskWaiting { return isWaiting }
+        return input.hasRecipient || engines.output?.isTaskWaiting == nil ? nil : false
     }
 }
 

@@ -117,9 +117,12 @@ extension Stream {
         set { setOption(newValue, forKey: .socketConnectTimeoutKey) }
     }
 
-    /// How long the connection may be idle in both directions before both halves fail with `Errno.timedOut`.
+    /// How long the connection may wait for its peer without a byte in either direction before both halves fail with
+    /// `Errno.timedOut`.
     ///
-    /// Bytes that arrived before are delivered first. Nil, the default, disables the timeout.
+    /// Time in which bytes that have come wait for the client, or in which a task that reads does something else, does not
+    /// count: see ``Connection/Options/idleTimeout``. Bytes that arrived before are delivered first. Nil, the default, disables
+    /// the timeout.
     /// - Precondition: Set to nil or a positive duration, on the stream of a socket or, without effect, of a bound pair.
     package var idleTimeout: Duration? {
         get { property(forKey: .socketIdleTimeoutKey) as? Duration }

@@ -116,13 +116,19 @@ import Testing
     func `bytes before a fault of the output are read first`(origin: SocketOrigin, isScheduled: Bool) throws {
         for error in [Errno.timedOut, .brokenPipe] {
             if error == .brokenPipe, ![.path, .abstract, .descriptor].contains(origin) { continue }
-            let (fixture, reader, writer) = (try SocketFixture(origin), Recorder(), Recorder())
+            let fixture = try SocketFixture(origin, isNarrow: error == .timedOut)
+            let (reader, writer) = (Recorder(), Recorder())
             try fixture.openBoth()
             if isScheduled { fixture.schedule(reader, writer) }
             try fixture.peer.send(pattern(10))
             if isScheduled { loop.serve { reader.events.last == .hasBytesAvailable } }
             waitUntil { fixture.input.hasBytesAvailable }
-            if error == .timedOut { fixture.output.idleTimeout = timeout } else { try fixture.peer.close() }
+            if error == .timedOut {
+                fixture.output.writeTimeout = timeout
+                while fixture.output.write(pattern(100_000)) > 0 {}
+            } else {
+                try fixture.peer.close()
+            }
             if isScheduled, error == .timedOut { loop.serve { writer.events.last == .errorOccurred } }
             // A process that another test is starting has the peer's descriptor until it calls exec.
             waitUntil {

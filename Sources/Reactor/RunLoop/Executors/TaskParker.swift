@@ -142,6 +142,11 @@ final actor TaskParker: SerialExecutor {
         if let unparked { send(job, to: unparked) }
     }
 
+    /// Whether a task is parked. May be asked on any thread.
+    nonisolated var isParked: Bool {
+        state.withLock { if case .parked = $0.phase { true } else { false } }
+    }
+
     // MARK: Unparking, from any thread
 
     /// Lets the parked task, or the next one, continue: at once, if it belongs on the loop's thread and this is that.

@@ -58,6 +58,8 @@ protocol StreamBackend: AnyObject, Sendable {
     /// if it cannot be done so: the engine then calls ``read(into:)`` or ``readIfReady(into:)``. Called with the engine locked
     /// and the stream open.
     func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer?
+    /// Called when a task begins to wait for an event, if the engine's ``StreamEngine/reportsWaits`` is set.
+    func noteWait()
     /// What the stream fails with because ``readNow(into:)``, ``writeNow(_:)`` or ``checkRoom()`` has thrown `error`.
     /// Called with nothing locked, as this may notify another stream.
     func transferFailed(_ error: Errno) -> Errno
@@ -174,6 +176,7 @@ extension StreamBackend {
 
     func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? { nil }
     func transferFailed(_ error: Errno) -> Errno { error }
+    func noteWait() {}
     func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
         throw .badFileDescriptor
     }

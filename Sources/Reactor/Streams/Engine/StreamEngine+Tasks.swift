@@ -1,3 +1,4 @@
+import Synchronization
 import SystemPackage
 
 // What tasks do with a stream. None of it waits; between attempts a task waits for the stream's events.
@@ -37,6 +38,17 @@ extension StreamEngine {
         guard let loopSchedule, let loop = loopSchedule.loopSource?.loop else { return nil }
         return (loop, loopSchedule.membership.entryModes(common: loop.commonModes))
     }
+
+    /// Tells the backend that a task begins to wait, if it wants to know.
+    func noteWait() {
+        if reportsWaits.load(ordering: .relaxed) { backend.noteWait() }
+    }
+
+    /// Whether a task waits for the stream's next event; nil if no task uses the stream.
+    var isTaskWaiting: Bool? { state.withLock { $0.handoff == nil ? $0.taskDelegate : nil }?.isWaiting }
+
+    /// Whether a delegate or a hand-off receives the stream's events.
+    var hasRecipient: Bool { delegate != nil || state.withLock { $0.handoff != nil } }
 
     /// Whether the opening is still under way. Throws if it failed.
     func isOpening() throws -> Bool {
@@ -82,6 +94,8 @@ extension StreamEngine {
         guard !bytes.isEmpty else { return }
         perform(state.withLock { $0.putBack(bytes) })
     }
+
+    var hasPutBackBytes: Bool { state.withLock { $0.putBack != nil } }
 
     /// Whether a task or a hand-off may have read bytes that it has not used yet.
     var hasReadAhead: Bool {

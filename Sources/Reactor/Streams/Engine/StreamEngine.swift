@@ -42,6 +42,8 @@ final class StreamEngine: Sendable {
     /// knows.
     private let givenSubject: String?
     let process = ProcessIdentity.current
+    /// Whether the backend wants to know when a task waits: spares the others a lock for each wait.
+    let reportsWaits = Atomic(false)
 
     init(_ backend: any StreamBackend, subject: String? = nil) {
         givenSubject = subject

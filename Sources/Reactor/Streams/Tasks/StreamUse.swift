@@ -93,6 +93,7 @@ final class StreamUse {
     func parker(_ isolation: (any Actor)?, isScheduled: Bool = true) throws -> TaskParker {
         let parker = try findParker(isolation, isScheduled: isScheduled)
         if let timeout { try limitWait(to: timeout, at: parker) }
+        stream.engine.noteWait()
         return parker
     }
 

@@ -23,6 +23,9 @@ final class UnparkingDelegate: StreamDelegate, Sendable {
     /// Whether a task uses the stream now.
     var isInUse: Bool { state.withLock { $0.isInUse } }
 
+    /// Whether a task waits for the stream's next event.
+    var isWaiting: Bool { parker?.isParked ?? false }
+
     /// Whether the task may have read bytes that it has not used yet.
     var readsAhead: Bool { state.withLock { $0.readsAhead } }
 
