@@ -84,6 +84,19 @@ extension Connection {
         return try await halves.input.readChunk(upTo: count, timeout: timeout)
     }
 
+    /// Appends the bytes that are there to `buffer`, up to `count`, and waits for the first one; otherwise as
+    /// ``read(upTo:timeout:)``.
+    ///
+    /// A buffer whose capacity is kept is not allocated again for each read.
+    ///
+    /// - Returns: The number of bytes; 0 at the end.
+    nonisolated(nonsending) public func read(
+        into buffer: inout [UInt8], upTo count: Int = InputStream.defaultChunkSize, timeout: Duration? = nil
+    ) async throws -> Int {
+        openBoth()
+        return try await halves.input.read(into: &buffer, upTo: count, timeout: timeout)
+    }
+
     /// Reads exactly `count` bytes. Bytes that were read before an error are the next ones to read.
     ///
     /// - Throws: As ``read(upTo:timeout:)``; ``IOError/Reason/ended(bytesReceived:bytesRequested:)`` if the connection
@@ -150,6 +163,11 @@ extension Connection {
     /// - Throws: ``IOError``, `Errno.brokenPipe` if the peer reads no more, or the error of opening; `CancellationError`.
     /// - Precondition: The connection has no delegate.
     nonisolated(nonsending) public func write(_ bytes: [UInt8], timeout: Duration? = nil) async throws {
+        try await write(unsafe bytes.span.bytes, timeout: timeout)
+    }
+
+    /// Writes bytes that it borrows, such as a part of an array; otherwise as ``write(_:timeout:)-([UInt8],_)``.
+    nonisolated(nonsending) public func write(_ bytes: RawSpan, timeout: Duration? = nil) async throws {
         try await writeWhole(timeout) { timeout, accepted in
             try await halves.output.writeAll(bytes, accepted: &accepted, timeout: timeout)
         }

@@ -64,9 +64,21 @@ extension Connection {
     ///
     /// - Returns: None if none have arrived, at the end, and after a failure, which events tell apart.
     public func receive(upTo count: Int = InputStream.defaultChunkSize) -> [UInt8] {
-        guard count > 0 else { return [] }
+        var bytes: [UInt8] = []
+        receive(into: &bytes, upTo: count)
+        return bytes
+    }
+
+    /// Appends up to `count` bytes that have arrived to `buffer`, and waits for none; otherwise as ``receive(upTo:)``.
+    ///
+    /// A buffer whose capacity is kept is not allocated again for each event.
+    ///
+    /// - Returns: The number of bytes.
+    @discardableResult
+    public func receive(into buffer: inout [UInt8], upTo count: Int = InputStream.defaultChunkSize) -> Int {
+        guard count > 0 else { return 0 }
         hasReceived.store(true, ordering: .relaxed)
-        return halves.input.readIfReady(upTo: count) ?? []
+        return (try? halves.input.engine.readIfReady(&buffer, upTo: count)) ?? nil ?? 0
     }
 
     /// How many bytes ``send(_:)-([UInt8])`` accepts now.
@@ -85,7 +97,10 @@ extension Connection {
     ///   follows. `Errno.messageTooLong` if there are more than the write buffer's size, `Errno.resourceBusy` while a task
     ///   writes or finishes, `Errno.socketNotConnected` before the connection is open. `Errno.tooManyOpenFiles`, and the
     ///   connection has failed, if the process has no descriptor left to send the rest by. Or the error of the connection.
-    public func send(_ bytes: [UInt8]) throws {
+    public func send(_ bytes: [UInt8]) throws { try bytes.withBytes { bytes throws in try send(bytes) } }
+
+    /// Sends bytes that it borrows, such as a part of an array; otherwise as ``send(_:)-([UInt8])``.
+    public func send(_ bytes: RawSpan) throws {
         try sending.withLock { _ in try sendInTurn(bytes) }
     }
 
@@ -104,28 +119,27 @@ extension Connection {
         }
     }
 
-    private func sendInTurn(_ bytes: [UInt8]) throws {
+    private func sendInTurn(_ bytes: RawSpan) throws {
         let engine = halves.output.engine
-        if engine.status == .notOpen || engine.status == .opening {
-            throw engine.failure(.socketNotConnected)
+        switch engine.status {
+        case .notOpen, .opening: throw engine.failure(.socketNotConnected)
+        default: break
         }
         guard turns.takeIfFree() else { throw engine.failure(.resourceBusy) }
         defer { turns.pass() }
-        guard bytes.count <= writeBufferSize else { throw engine.failure(.messageTooLong) }
-        guard bytes.count <= writableCount || !engine.isOpen else {
+        guard bytes.byteCount <= writeBufferSize else { throw engine.failure(.messageTooLong) }
+        guard bytes.byteCount <= writableCount || !engine.isOpen else {
             requestSpace()
             throw engine.failure(.noBufferSpace)
         }
-        try bytes.withBytes { bytes throws in
-            let count = try engine.writeIfReady(bytes) ?? 0
-            guard count < bytes.byteCount else { return }
-            halves.output.writeBufferSize = writeBufferSize
-            let rest = try engine.writeIfReady(bytes.extracting(droppingFirst: count)) ?? 0
-            guard count + rest < bytes.byteCount else { return }
-            // There is no descriptor left to send the rest by, and the peer may have a part.
-            socket.fail(.tooManyOpenFiles, on: nil)
-            throw engine.failure(.tooManyOpenFiles)
-        }
+        let count = try engine.writeIfReady(bytes) ?? 0
+        guard count < bytes.byteCount else { return }
+        halves.output.writeBufferSize = writeBufferSize
+        let rest = try engine.writeIfReady(bytes.extracting(droppingFirst: count)) ?? 0
+        guard count + rest < bytes.byteCount else { return }
+        // There is no descriptor left to send the rest by, and the peer may have a part.
+        socket.fail(.tooManyOpenFiles, on: nil)
+        throw engine.failure(.tooManyOpenFiles)
     }
 
     /// Requests an event for space, once everything has been sent.

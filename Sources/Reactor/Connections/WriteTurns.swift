@@ -117,7 +117,11 @@ struct WriteTurns: ~Copyable, Sendable {
 
     /// Passes the turn on to the write that has waited longest, and lets the flushes before it continue.
     func pass() {
-        let next = state.withLock { state in
+        let next = state.withLock { state -> ArraySlice<Waiter> in
+            guard !state.waiters.isEmpty else {
+                state.isTaken = false
+                return []
+            }
             let writer = state.waiters.firstIndex { $0.takesTurn }
             state.isTaken = writer != nil
             let count = writer.map { $0 + 1 } ?? state.waiters.count

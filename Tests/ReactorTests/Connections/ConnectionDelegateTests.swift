@@ -62,6 +62,25 @@ private final class EventLog: ConnectionDelegate {
         #expect(connection.descriptor == nil)
     }
 
+    @Test func `what is received is appended to a buffer, and a part of a buffer is sent`() throws {
+        let (connection, peer) = try connect()
+        log.takesBytes = false
+        var buffer = Array("line ".utf8)
+        #expect(connection.receive(into: &buffer) == 0)
+        peer.send("abcdef")
+        run { log.events.contains(.hasBytesAvailable) }
+        #expect(connection.receive(into: &buffer, upTo: 0) == 0)
+        #expect(connection.receive(into: &buffer, upTo: 4) == 4)
+        #expect(connection.receive(into: &buffer) == 2)
+        #expect(String(bytes: buffer) == "line abcdef")
+        try connection.send(buffer.span.bytes.extracting(5..<8))
+        peer.shutDown()
+        run { log.events.count { $0 == .hasBytesAvailable } > 1 }
+        #expect(connection.receive(into: &buffer) == 0 && buffer.count == 11)
+        connection.finish()
+        #expect(peer.receiveToEnd() == Array("abc".utf8))
+    }
+
     @Test func `a client's connection opens, sends and ends`() throws {
         let (server, client) = (EventLog(), log)
         server.respond = { [unowned server] connection, event in

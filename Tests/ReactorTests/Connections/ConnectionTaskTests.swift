@@ -39,6 +39,28 @@ import Testing
     }
 
     @Test(arguments: TaskPlace.allCases)
+    func `a task appends what it reads to its buffer, and writes a part of it`(place: TaskPlace) async throws
+    {
+        let (connection, peer) = try pair()
+        try await place.run { _ in
+            var buffer = Array("line ".utf8)
+            peer.send("abcdef")
+            #expect(try await connection.read(into: &buffer, upTo: 4) == 4)
+            #expect(try await connection.read(into: &buffer) == 2)
+            let late = await thrownError {
+                _ = try await connection.read(into: &buffer, timeout: .milliseconds(1))
+            }
+            #expect((late as? IOError)?.reason == .waitTimedOut)
+            #expect(String(bytes: buffer) == "line abcdef")
+            try await connection.write(buffer.span.bytes.extracting(5..<8))
+            peer.shutDown()
+            #expect(try await connection.read(into: &buffer) == 0)
+            try await connection.finish()
+        }
+        #expect(peer.receiveToEnd() == Array("abc".utf8))
+    }
+
+    @Test(arguments: TaskPlace.allCases)
     func `connecting is refused, takes too long, or is cancelled`(place: TaskPlace) async throws {
         let listener = try SocketPeer(listeningAt: .ipv4Loopback(port: 0), backlog: 0)
         let (home, address) = (home, try listener.localAddress)

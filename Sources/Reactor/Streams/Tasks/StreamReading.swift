@@ -79,6 +79,15 @@ extension InputStream {
         return try await use.next(isolation: #isolation) { try engine.readIfReady(appendingTo: &buffer) }
     }
 
+    /// Appends the bytes that are there to `buffer`, up to `size`, and waits for the first one; 0 at the end.
+    nonisolated(nonsending) func read(
+        into buffer: inout [UInt8], upTo size: Int, timeout: Duration?
+    ) async throws -> Int {
+        require(size > 0, "A read of a stream needs a positive size (it is \(size)).")
+        let use = try StreamUse(self, timeout: timeout)
+        return try await use.next(isolation: #isolation) { try engine.readIfReady(&buffer, upTo: size) }
+    }
+
     /// Reads exactly `count` bytes.
     ///
     /// Bytes that were read before an error stay with the stream: the next read returns them first.
