@@ -32,7 +32,8 @@ extension DatagramSocket {
     }
 
     package convenience init(
-        boundTo address: SocketAddress, options: Options = Options(), receive: @escaping Receiver
+        boundTo address: SocketAddress, options: Options = Options(),
+        receive: @escaping (DatagramSocket, RawSpan, Metadata) -> Void
     ) throws(Errno) {
         do throws(IOError) {
             try self.init(boundTo: address, options: options, receive: receive, events: Self.failOnEvent)
@@ -41,7 +42,7 @@ extension DatagramSocket {
 
     package convenience init(
         connectedTo peer: SocketAddress, boundTo address: SocketAddress? = nil, options: Options = Options(),
-        receive: @escaping Receiver
+        receive: @escaping (DatagramSocket, RawSpan, Metadata) -> Void
     ) throws(Errno) {
         do throws(IOError) {
             try self.init(
@@ -51,7 +52,8 @@ extension DatagramSocket {
     }
 
     package convenience init(
-        descriptor: FileDescriptor, options: Options = Options(), receive: @escaping Receiver
+        descriptor: FileDescriptor, options: Options = Options(),
+        receive: @escaping (DatagramSocket, RawSpan, Metadata) -> Void
     ) throws(Errno) {
         do throws(IOError) {
             try self.init(
