@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/sendfile.h>
@@ -108,9 +107,4 @@ ssize_t reactor_send(int descriptor, const void *bytes, size_t count) {
     do sent = send(descriptor, bytes, count, MSG_DONTWAIT | MSG_NOSIGNAL);
     while (sent < 0 && errno == EINTR);
     return sent < 0 ? -errno : sent;
-}
-
-void reactor_wait_readable(int descriptor, int64_t nanoseconds) {
-    struct timespec timeout = {.tv_nsec = nanoseconds};
-    ppoll(&(struct pollfd){descriptor, POLLIN, 0}, 1, &timeout, NULL);
 }

@@ -72,9 +72,6 @@ static inline int reactor_timerfd_set(int descriptor, int64_t nanoseconds, int64
     return timerfd_settime(descriptor, TFD_TIMER_ABSTIME | (tells_set ? 2 : 0), &when, NULL);
 }
 
-/// Waits until `descriptor` is readable, for less than a second at most (ppoll(2)). A signal ends it, too.
-void reactor_wait_readable(int descriptor, int64_t nanoseconds);
-
 /// Makes the processor load two cache lines at `address`, any address, which is about to be changed.
 static inline void reactor_prefetch(uintptr_t address) {
     __builtin_prefetch((const void *)address, 1);

@@ -40,26 +40,21 @@ final class Poller {
     /// to wait, `.max` to wait without a limit.
     @inline(always)
     func poll(until time: Int64) {
-        let mayWait = time != .min && (waker.isSet(to: time) || prepareWait(until: time))
+        let mayWait = time != .min && (waker.isSet(to: time) || setTimer(time))
         lastPoll = Poll(reactor_count_poll())
         base.loop(mayWait ? EVLOOP_ONCE : EVLOOP_ONCE | EVLOOP_NONBLOCK)
     }
 
-    /// Makes libevent's wait end at `time`, or waits here, in which case it returns false.
+    /// Sets the timer of the next wait, and returns whether there is time to wait.
     @inline(never)
-    private func prepareWait(until time: Int64) -> Bool {
-        if let source = currentTimeSource {
-            // Not in libevent, which would take what is ready before the time source knows of the end.
-            if beginWait(until: time, source) { base.epoll.wait() }
-            source.didWait()
-            return false
-        }
-        let rest = time.addingSaturated(-reactor_monotonic_nanoseconds())
-        if waker.usesTimer(until: time, in: rest) {
+    private func setTimer(_ time: Int64) -> Bool {
+        guard let source = currentTimeSource else {
             waker.setTimer(time)
             return true
         }
-        if rest > 0 { base.epoll.wait(upTo: rest) }
+        // Not in libevent, which would take what is ready before the time source knows of the end.
+        if beginWait(until: time, source) { base.epoll.wait() }
+        source.didWait()
         return false
     }
 
@@ -204,11 +199,6 @@ final class Epoll: Sendable {
         let request = pollfd(fd: number.withLock { $0 }, events: Int16(POLLIN), revents: 0)
         var requests: [1 of pollfd] = [request]
         try? SystemCall.poll(&requests, timeout: -1)
-    }
-
-    /// As ``wait()``, but for `nanoseconds` at most, which is less than a second. A signal ends it, too.
-    func wait(upTo nanoseconds: Int64) {
-        reactor_wait_readable(number.withLock { $0 }, nanoseconds)
     }
 
     func unnest(from outer: borrowing OwnedDescriptor) {

@@ -13,8 +13,6 @@ final class Waker {
     private var timerTime = Int64.max
     /// Whether the kernel's timer may be set.
     private var mayBeArmed = false
-    /// The end of the last wait that a timeout was to end.
-    private var timeoutTime = Int64.min
     /// The number of the poller that waited last; initially none.
     private var lastWaiting = Int32.min
 
@@ -31,20 +29,6 @@ final class Waker {
     /// Whether the timer fires at `time`. Setting it takes from 0.6 to 15 µs on virtual machines, so it happens only when the
     /// time changes.
     func isSet(to time: Int64) -> Bool { time == timerTime }
-
-    /// Whether the timer, and not the timeout of a call, ends a wait until `time`, which is `rest` from now.
-    ///
-    /// A wake-up costs a third less without setting the timer. Three kinds of waits need it: a wait that an event has ended
-    /// once before the same time, as further events may; one during which the timer would fire; and a long one, as the kernel
-    /// is late for a timeout by 50 µs or, if that is more, by a thousandth.
-    func usesTimer(until time: Int64, in rest: Int64) -> Bool {
-        if rest > Self.longestTimeout || time > timerTime || time == timeoutTime { return true }
-        timeoutTime = time
-        return false
-    }
-
-    /// In nanoseconds.
-    private static let longestTimeout: Int64 = 50_000_000
 
     /// Sets the timer to `time`; `.max` means never.
     func setTimer(_ time: Int64) {
