@@ -123,7 +123,7 @@ private final class Echo: ConnectionDelegate {
         #expect((error as? TLSError)?.reason == .unprotectedBytes)
     }
 
-    @Test func `a task gives up waiting for a handshake, which goes on until the connect timeout`()
+    @Test func `a task gives up waiting for a handshake, which continues until the connect timeout`()
         async throws
     {
         let (client, server) = try await pair()

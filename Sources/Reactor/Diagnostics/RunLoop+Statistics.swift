@@ -74,8 +74,8 @@ extension RunLoop {
 
         /// Iterations of the loop, nested runs included.
         public var passes = 0
-        /// What has ended the loop's sleeps: together, how often it has slept, without the sleep that is under way. A hosted
-        /// loop's host sleeps in its place.
+        /// What has ended the loop's sleeps: together, how often it has slept, without a sleep in progress. A hosted loop's
+        /// host sleeps in its place.
         public var wakeUps = WakeUps()
         /// How often handlers have been called.
         public var callbacks = Callbacks()
