@@ -16,6 +16,10 @@ extension Connection {
         /// How long the peer may accept none of the bytes that wait for it before the connection fails with `Errno.timedOut`.
         /// Nil, the default, for no limit. Set ``Connection/writeTimeout`` to change it later.
         public var writeTimeout: Duration? { didSet { Self.check(writeTimeout) } }
+        /// How long a connection that was closed may take to send what was written, and to wait for the peer to close too; then
+        /// it is reset, and fails with `Errno.timedOut` if bytes are lost. Nil, the default, for 30 s and as long as the bytes
+        /// take at 1 KiB a second. A peer that takes none is reset after the write timeout, or 30 s.
+        public var closeTimeout: Duration? { didSet { Self.check(closeTimeout) } }
         /// Whether the kernel sends small writes at once instead of collecting them (`TCP_NODELAY`, tcp(7)). True unless set:
         /// otherwise a message of more than one write may wait up to 40 ms for the peer's acknowledgement. IP only.
         public var noDelay: Bool
@@ -35,16 +39,15 @@ extension Connection {
         ///   precondition.
         public init(
             connectTimeout: Duration = .seconds(75), idleTimeout: Duration? = nil,
-            writeTimeout: Duration? = nil,
+            writeTimeout: Duration? = nil, closeTimeout: Duration? = nil,
             noDelay: Bool = true, keepAlive: Bool = false, writeBufferSize: Int = 65_536,
             proxy: StreamProxy? = nil
         ) {
-            (self.connectTimeout, self.idleTimeout, self.writeTimeout) = (
-                connectTimeout, idleTimeout, writeTimeout
-            )
+            (self.connectTimeout, self.idleTimeout) = (connectTimeout, idleTimeout)
+            (self.writeTimeout, self.closeTimeout) = (writeTimeout, closeTimeout)
             (self.noDelay, self.keepAlive) = (noDelay, keepAlive)
             (self.writeBufferSize, self.proxy) = (writeBufferSize, proxy)
-            for timeout in [connectTimeout, idleTimeout, writeTimeout] { Self.check(timeout) }
+            for timeout in [connectTimeout, idleTimeout, writeTimeout, closeTimeout] { Self.check(timeout) }
             Self.check(writeBufferSize)
         }
 
@@ -107,6 +110,7 @@ extension SocketConnection {
             let (idle, write) = (options.idleTimeout, options.writeTimeout)
             state.details.options = SocketOptions(
                 connectTimeout: options.connectTimeout, idleTimeout: idle, writeTimeout: write,
+                closeTimeout: options.closeTimeout,
                 noDelay: options.noDelay && !isAccepted ? true : nil,
                 keepAlive: options.keepAlive ? true : nil)
             return true

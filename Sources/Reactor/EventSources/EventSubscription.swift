@@ -19,17 +19,19 @@ final class EventSubscription: Sendable {
     private weak let timer: Timer?
     /// Whether the client must keep a descriptor open until the sources have ended.
     private let isWatchingDescriptor: Bool
+    /// Whether the sources end if they cannot be registered; if not, each wait tries it again.
+    private let endsOnFailure: Bool
 
     var loop: RunLoop { state.parker.loop }
 
     /// Adds `sources` to their loop on its thread: now, if this is it.
     init(
         to sources: [EventSource], _ state: SubscriptionState, timer: Timer? = nil,
-        for interest: Readiness = .readable, isWatchingDescriptor: Bool = false
+        for interest: Readiness = .readable, isWatchingDescriptor: Bool = false, endsOnFailure: Bool = true
     ) {
         let loop = state.parker.loop
         (self.state, self.timer, self.interest) = (state, timer, interest)
-        self.isWatchingDescriptor = isWatchingDescriptor
+        (self.isWatchingDescriptor, self.endsOnFailure) = (isWatchingDescriptor, endsOnFailure)
         self.sources = LoopBound(sources, owner: loop.identity)
         loop.requireNotOfParent()
         update()
@@ -37,14 +39,17 @@ final class EventSubscription: Sendable {
 
     /// Watches `descriptor`, once the consumer waits.
     ///
-    /// - Parameter ended: Called when the loop does not watch any more.
+    /// - Parameters:
+    ///   - endsOnFailure: Whether the sources end if the kernel does not watch it; if not, each wait tries it again.
+    ///   - ended: Called when the loop does not watch any more.
     convenience init(
         on loop: RunLoop, inModes modes: [RunLoop.Mode], watching descriptor: FileDescriptor,
-        for interest: Readiness, ended: @escaping @Sendable () -> Void = {}
+        for interest: Readiness, endsOnFailure: Bool = true, ended: @escaping @Sendable () -> Void = {}
     ) {
         let state = SubscriptionState(on: loop, inModes: modes, isPaused: true, ended: ended)
         let source = AwaitedDescriptor(descriptor, state)
-        self.init(to: [source], state, for: interest, isWatchingDescriptor: true)
+        self.init(
+            to: [source], state, for: interest, isWatchingDescriptor: true, endsOnFailure: endsOnFailure)
     }
 
     deinit { end() }
@@ -76,7 +81,7 @@ final class EventSubscription: Sendable {
     /// Brings the sources to the state that the consumer wants, whatever was done before. So it does not matter in which order
     /// this thread's updates and those that other threads have posted are made.
     private func update() {
-        let update: Inbox.Command = { [sources, state, interest] core in
+        let update: Inbox.Command = { [sources, state, interest, endsOnFailure] core in
             if state.isEnding || core.inbox.isClosed { return state.end(sources.value) }
             do throws(Errno) {
                 for source in sources.value {
@@ -88,6 +93,7 @@ final class EventSubscription: Sendable {
                     if !state.isPaused { try source.setInterest(interest) }
                 }
             } catch {
+                guard endsOnFailure else { return state.pause(throwing: error) }
                 state.end(sources.value, throwing: error)
             }
         }
@@ -152,6 +158,7 @@ extension EventSubscription {
     nonisolated(nonsending) func wait(until deadline: Deadline?) async throws(Errno) {
         guard prepareToWait() else { throw endReason }
         try await state.parker.park(until: deadline)
+        if !endsOnFailure, let failure = state.takeFailure() { throw failure }
     }
 
     /// Waits until `date`, whether the descriptor is ready or not; throws as ``wait(until:)`` if `deadline`

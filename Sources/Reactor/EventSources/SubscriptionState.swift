@@ -76,6 +76,15 @@ final class SubscriptionState: Sendable {
         finish()
     }
 
+    /// Leaves it to the next wait of the consumer to try again what has failed with `failure`.
+    func pause(throwing failure: Errno) {
+        state.withLock { state in
+            state.isPaused = true
+            if !state.isOver { state.failure = failure }
+        }
+        parker.unparkLater()
+    }
+
     // MARK: From any thread
 
     /// Ends the events, with an error if there is one.

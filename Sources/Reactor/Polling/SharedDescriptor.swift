@@ -24,6 +24,7 @@ final class SharedDescriptor: Sendable {
         /// One for each registration.
         var epolls: [Epoll] = []
         var hasEnded = false
+        var keptUntilClosed: (any AnyObject & Sendable)?
     }
 
     init(_ number: CInt, closesWhenDone: Bool) {
@@ -89,8 +90,24 @@ final class SharedDescriptor: Sendable {
         Self.lastUseEnded.wait { uses.load(ordering: .sequentiallyConsistent) <= 1 ? () : nil }
     }
 
+    /// Keeps `object` until the descriptor is closed, and every duplicate that is made of it from now on.
+    func keepUntilClosed(_ object: any AnyObject & Sendable) {
+        registrations.withLock { $0.keptUntilClosed = object }
+    }
+
+    private var keptUntilClosed: (any AnyObject & Sendable)? { registrations.withLock { $0.keptUntilClosed } }
+
+    private func makeOwned(_ number: CInt, keeping object: (any AnyObject & Sendable)?) -> SharedDescriptor {
+        let owned = SharedDescriptor(number, closesWhenDone: true)
+        if let object { owned.keepUntilClosed(object) }
+        return owned
+    }
+
     /// Moves the descriptor to a new object, and refuses further uses here; nil if it is in use, or is not to be closed.
-    func move() -> SharedDescriptor? { release().map { SharedDescriptor($0, closesWhenDone: true) } }
+    func move() -> SharedDescriptor? {
+        let object = keptUntilClosed
+        return release().map { makeOwned($0, keeping: object) }
+    }
 
     /// Gives the descriptor to the caller, and refuses further uses; nil if it is in use, or is not to be
     /// closed.
@@ -101,6 +118,7 @@ final class SharedDescriptor: Sendable {
         let number = descriptor.exchange(-1, ordering: .sequentiallyConsistent)
         guard number >= 0 else { return nil }
         owner.release(number)
+        dropKept()
         return number
     }
 
@@ -112,8 +130,16 @@ final class SharedDescriptor: Sendable {
     /// Idempotent: also called by uses that end after the closing.
     private func closeNow() {
         let number = descriptor.exchange(-1, ordering: .sequentiallyConsistent)
+        defer { if number >= 0 { dropKept() } }
         guard closesWhenDone else { return Self.lastUseEnded.broadcast() }
         if number >= 0 { owner.close(number) }
+    }
+
+    /// Releases what is kept until the descriptor is closed. A child of fork(2) must not take the lock.
+    private func dropKept() {
+        guard process.isCurrent else { return }
+        let object = registrations.withLock { $0.keptUntilClosed.take() }
+        withExtendedLifetime(object) {}
     }
 }
 
@@ -146,7 +172,7 @@ extension SharedDescriptor {
         registrations.withLock { registrations in
             let number = number
             for epoll in registrations.epolls { epoll.remove(number) }
-            registrations = Registrations(epolls: [], hasEnded: true)
+            (registrations.epolls, registrations.hasEnded) = ([], true)
         }
     }
 }
@@ -232,8 +258,9 @@ extension SharedDescriptor {
     }
 
     private func owned(_ open: (CInt) -> CInt) -> SharedDescriptor? {
-        let number = try? use { (number) throws(Errno) in try SystemCall.make { open(number) } }
-        return number.map { SharedDescriptor($0, closesWhenDone: true) }
+        try? use { (number) throws(Errno) in
+            makeOwned(try SystemCall.make { open(number) }, keeping: keptUntilClosed)
+        }
     }
 }
 

@@ -21,8 +21,7 @@ final class GracefulClose: EventSource {
     /// Whether to read and drop input until the peer closes too.
     private let readsInput: Bool
     private let engine: StreamEngine?
-    /// How long the peer may accept no byte.
-    private let stallTimeout: Duration
+    private let limits: WriteBuffer.Limits
     private var timer: Timer?
     private var interval: Duration = .milliseconds(1)
     private var unacknowledged: Int
@@ -31,11 +30,12 @@ final class GracefulClose: EventSource {
     private var isAtEnd = false
 
     private init(
-        _ socket: SharedDescriptor, readsInput: Bool, stallTimeout: Duration?, for engine: StreamEngine?
+        _ socket: SharedDescriptor, readsInput: Bool, within limits: WriteBuffer.Limits?,
+        for engine: StreamEngine?
     ) {
         self.socket = socket
         self.readsInput = readsInput
-        self.stallTimeout = stallTimeout ?? WriteBuffer.defaultStallTimeout
+        self.limits = limits ?? WriteBuffer.Limits()
         self.engine = engine
         unacknowledged = socket.unacknowledgedByteCount
         super.init(-1, for: [])
@@ -53,7 +53,7 @@ final class GracefulClose: EventSource {
     /// - Returns: The descriptor that is closed in the end; nil if that is the other thread's.
     @discardableResult
     static func begin(
-        for shared: SharedDescriptor, stallTimeout: Duration?, engine: StreamEngine?
+        for shared: SharedDescriptor, within limits: WriteBuffer.Limits, engine: StreamEngine?
     ) -> SharedDescriptor? {
         var own = shared.duplicate()
         if own == nil {
@@ -61,7 +61,7 @@ final class GracefulClose: EventSource {
             _ = endOutput(of: shared)
             own = shared.move()
         }
-        if let own { begin(own, stallTimeout: stallTimeout, engine: engine) }
+        if let own { begin(own, within: limits, engine: engine) }
         return own
     }
 
@@ -70,9 +70,9 @@ final class GracefulClose: EventSource {
     /// - Parameters:
     ///   - socket: A descriptor that nothing else uses.
     ///   - engine: The engine whose stream fails if bytes are lost.
-    static func begin(_ socket: SharedDescriptor, stallTimeout: Duration?, engine: StreamEngine?) {
+    static func begin(_ socket: SharedDescriptor, within limits: WriteBuffer.Limits?, engine: StreamEngine?) {
         guard endOutput(of: socket) else { return socket.close() }
-        start(socket, readsInput: true, stallTimeout, engine)
+        start(socket, readsInput: true, limits, engine)
     }
 
     /// Ends the output, and drops the input that has arrived. Returns whether there is something to wait for.
@@ -88,18 +88,18 @@ final class GracefulClose: EventSource {
     ///
     /// - Parameter socket: A descriptor that nothing else uses.
     static func awaitAcknowledgement(
-        on socket: SharedDescriptor, stallTimeout: Duration?, engine: StreamEngine?
+        on socket: SharedDescriptor, within limits: WriteBuffer.Limits?, engine: StreamEngine?
     ) {
-        start(socket, readsInput: false, stallTimeout, engine)
+        start(socket, readsInput: false, limits, engine)
     }
 
     private static func start(
-        _ socket: SharedDescriptor, readsInput: Bool, _ stallTimeout: Duration?, _ engine: StreamEngine?
+        _ socket: SharedDescriptor, readsInput: Bool, _ limits: WriteBuffer.Limits?, _ engine: StreamEngine?
     ) {
         guard let loop = try? ResidentThread.streams.runLoop() else { return socket.close() }
         PendingOutput.begin()
         loop.perform {
-            GracefulClose(socket, readsInput: readsInput, stallTimeout: stallTimeout, for: engine).begin()
+            GracefulClose(socket, readsInput: readsInput, within: limits, for: engine).begin()
         }
     }
 
@@ -139,7 +139,9 @@ final class GracefulClose: EventSource {
         let (stall, silence) = (lastProgress.duration(to: now), lastInput.duration(to: now))
         let hasWaited = min(stall, silence) >= Self.quietTimeout || stall >= Self.sendingTimeout
         if left == 0, isAtEnd || !readsInput || PendingOutput.isExiting || hasWaited { return cancel() }
-        if left > 0, stall >= stallTimeout { return fail(.timedOut) }
+        let isLate = limits.end.map { $0 <= now } ?? false
+        if left > 0, isLate || stall >= limits.stallTimeout { return fail(.timedOut) }
+        if isLate { return cancel() }
         timer?.invalidate()
         timer = Timer.scheduled(after: interval) { _ in self.check() }
         interval = min(interval * 2, Self.longestInterval)
@@ -148,6 +150,9 @@ final class GracefulClose: EventSource {
     private func fail(_ error: Errno) {
         // The last acknowledgement may have arrived since the last check.
         if min(unacknowledged, socket.unacknowledgedByteCount) > 0 { engine?.noteLostBytes(error) }
+        // Closing would leave the bytes to the kernel, for as long as the peer takes. An output that was only shut down has
+        // an input that may still be read.
+        if readsInput, error == .timedOut { socket.reset() }
         cancel()
     }
 

@@ -46,6 +46,13 @@ extension SharedDescriptor {
         }
     }
 
+    /// Ends the connection at once, for all duplicates of the descriptor; false if it is closed.
+    @discardableResult
+    func reset() -> Bool {
+        let hasReset: Void? = try? use { (number) throws(Errno) in reactor_reset(number) }
+        return hasReset != nil
+    }
+
     /// The peer's address (getpeername(2)).
     var peer: SocketAddress {
         get throws(Errno) {

@@ -291,9 +291,10 @@ extension SocketConnection {
                 case .shutDown:
                     try? socket.shutDown()
                     GracefulClose.awaitAcknowledgement(
-                        on: socket, stallTimeout: buffer.stallTimeout, engine: buffer.engine)
+                        on: socket, within: buffer.limits, engine: buffer.engine)
                 case .close:
-                    GracefulClose.begin(socket, stallTimeout: buffer.stallTimeout, engine: buffer.engine)
+                    GracefulClose.begin(socket, within: buffer.limits, engine: buffer.engine)
+                case .reset: socket.reset()
                 }
             })
     }

@@ -37,10 +37,17 @@ struct SocketOptions {
     var connectTimeout: Duration = .seconds(75)
     var idleTimeout: Duration?
     var writeTimeout: Duration?
+    /// How long closing may take; nil for ``shortestCloseTimeout``, and as long as what waits takes at ``lowestRate``.
+    var closeTimeout: Duration?
     /// Nil for the system's default.
     var noDelay: Bool?
     var keepAlive: Bool?
     var serviceType: SocketServiceType?
+
+    /// As long as nginx's lingering_time.
+    static let shortestCloseTimeout = Duration.seconds(30)
+    /// 1 KiB a second: slower than any network in use, and fast enough that a peer holds 64 KiB for a minute only.
+    static let lowestRate = 1024.0
 
     /// Sets the options of the socket itself. Options that its family does not have are ignored.
     func apply(to socket: FileDescriptor) {
@@ -337,9 +344,11 @@ extension SocketConnection.State {
         }
     }
 
-    /// How long the peer may accept no byte once the stream is closed.
-    var stallTimeout: Duration {
-        guard case .custom(let details) = detailsBox else { return WriteBuffer.defaultStallTimeout }
-        return details.options.writeTimeout ?? WriteBuffer.defaultStallTimeout
+    /// How long the rest of the bytes may take once the output is closed.
+    var limits: WriteBuffer.Limits {
+        guard case .custom(let details) = detailsBox, let timeout = details.options.writeTimeout else {
+            return WriteBuffer.Limits()
+        }
+        return WriteBuffer.Limits(stallTimeout: timeout)
     }
 }

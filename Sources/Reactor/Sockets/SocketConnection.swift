@@ -149,7 +149,7 @@ final class SocketConnection: Sendable {
         wakeWaiters()
         guard closing.hasEnded else {
             releaseEvents()
-            _ = closing.buffer?.finish(.stop, stallTimeout: closing.stallTimeout)
+            _ = closing.buffer?.finish(.stop, within: closing.limits)
             return
         }
         stopTimeouts()
@@ -179,14 +179,15 @@ final class SocketConnection: Sendable {
             channel.end(over: SocketWire(connection: self, buffer: closing.buffer))
         }
         let ending: WriteBuffer.Ending = isOwned ? .close : .stop
-        if let buffer = closing.buffer, buffer.finish(ending, stallTimeout: closing.stallTimeout) {
+        // A descriptor that is not closed here is not reset either.
+        let limits = isOwned && closing.buffer?.isEmpty == false ? self.limits(of: closing) : closing.limits
+        if let buffer = closing.buffer, buffer.finish(ending, within: limits) {
             if isOwned { buffer.keepOpen(shared) }
             return noteClosing(by: buffer.ownDescriptor)
         }
         guard isOwned, shutsDown, GracefulClose.isNeeded(for: shared) else { return }
         noteClosing(
-            by: GracefulClose.begin(
-                for: shared, stallTimeout: closing.stallTimeout, engine: closing.output))
+            by: GracefulClose.begin(for: shared, within: self.limits(of: closing), engine: closing.output))
     }
 
     private func noteClosing(by descriptor: SharedDescriptor?) {
@@ -203,19 +204,19 @@ final class SocketConnection: Sendable {
     }
 
     private func reset(_ socket: SharedDescriptor) -> Bool {
-        let hasReset: Void? = try? socket.use { (number) throws(Errno) in
+        let hasReset = try? socket.use { (_) throws(Errno) in
             // First, so that no half finds another reason; and during the use, so that none closes the socket before.
             fail(.connectionAbort, on: nil)
-            reactor_reset(number)
+            return socket.reset()
         }
-        return hasReset != nil
+        return hasReset ?? false
     }
 
     /// Delays process exit until the peer has everything, once the socket was shut down.
     func awaitAcknowledgement() {
         guard shared.unacknowledgedByteCount > 0, let own = shared.duplicate() else { return }
-        let (engine, stallTimeout) = state.withLock { ($0.engines.output, $0.stallTimeout) }
-        GracefulClose.awaitAcknowledgement(on: own, stallTimeout: stallTimeout, engine: engine)
+        let (engine, limits) = state.withLock { ($0.engines.output, $0.limits) }
+        GracefulClose.awaitAcknowledgement(on: own, within: limits, engine: engine)
     }
 
     /// What remains to be done without the lock after a half was closed.
@@ -226,7 +227,9 @@ final class SocketConnection: Sendable {
         var wait: DescriptorWait?
         /// The output's write buffer, once the output is closed.
         var buffer: WriteBuffer?
-        var stallTimeout: Duration
+        var limits: WriteBuffer.Limits
+        /// Nil for the default.
+        var closeTimeout: Duration?
         /// The output's engine, once both halves are closed.
         var output: StreamEngine?
     }
@@ -364,7 +367,7 @@ extension SocketConnection.State {
     fileprivate mutating func close(
         _ half: SocketConnection.Half, _ bufferSlot: borrowing WriteBufferSlot
     ) -> SocketConnection.Closing {
-        var closing = SocketConnection.Closing(stallTimeout: stallTimeout)
+        var closing = SocketConnection.Closing(limits: limits)
         passCompleted()
         closed[half] = true
         if half == .input {
@@ -380,6 +383,7 @@ extension SocketConnection.State {
         closing.output = engines.output.take()
         if case .custom = detailsBox {
             closing.opening = details.opening.take()
+            closing.closeTimeout = details.options.closeTimeout
             closing.buffer = details.closedBuffer.take() ?? bufferSlot.close()
         }
         return closing

@@ -23,6 +23,19 @@ final class SocketTimeouts: Sendable {
 }
 
 extension SocketConnection {
+    /// How long sending the rest of a closed connection's bytes, and waiting for the peer, may take.
+    func limits(of closing: Closing) -> WriteBuffer.Limits {
+        var limits = closing.limits
+        guard let loop = try? ResidentThread.streams.runLoop() else { return limits }
+        limits.end = loop.now + (closing.closeTimeout ?? defaultCloseTimeout(closing.buffer?.count ?? 0))
+        return limits
+    }
+
+    private func defaultCloseTimeout(_ bufferedCount: Int) -> Duration {
+        let count = bufferedCount + shared.unacknowledgedByteCount
+        return SocketOptions.shortestCloseTimeout + .seconds(Double(count) / SocketOptions.lowestRate)
+    }
+
     func noteReceived() {
         guard let timeouts else { return }
         timeouts.isAwaited.store(false, ordering: .sequentiallyConsistent)

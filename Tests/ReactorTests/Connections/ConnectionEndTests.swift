@@ -85,6 +85,58 @@ import Testing
         #expect(try await connection.read() == nil)
     }
 
+    // MARK: The time for closing
+
+    /// The bytes that wait are in the kernel, or in the write buffer.
+    @Test(arguments: [65_536, 8_000_000])
+    func `a peer that takes a few bytes now and then is reset after the close timeout`(count: Int)
+        async throws
+    {
+        let timeout = Duration.milliseconds(300)
+        let options = Connection.Options(
+            writeTimeout: .seconds(600), closeTimeout: timeout, writeBufferSize: 8_000_000)
+        let (connection, peer) = try await connect(options)
+        try connection.send([UInt8](repeating: 1, count: count))
+        let begin = ContinuousClock.now
+        connection.close()
+        // At most 16 bytes a millisecond, which is too slow for all of them.
+        var received = 0
+        while let bytes = peer.receive(upTo: 16), !bytes.isEmpty {
+            received += bytes.count
+            usleep(1000)
+        }
+        #expect(errno == ECONNRESET && received < count)
+        #expect(ContinuousClock.now - begin >= timeout)
+        waitUntil { connection.state == .failed }
+        #expect((connection.error as? IOError)?.errno == .timedOut)
+    }
+
+    /// As a peer of a pair of streams, which have no close timeout.
+    @Test(arguments: [0, 100_000])
+    func `without a close timeout a peer has the time that its bytes take at 1 KiB a second`(bufferSize: Int)
+        throws
+    {
+        try withVirtualTime { time in
+            let fixture = try SocketFixture(.ipv4, isNarrow: true)
+            try fixture.openBoth()
+            try fixture.narrow()
+            fixture.output.writeBufferSize = bufferSize
+            fixture.output.writeTimeout = .seconds(1_000_000)
+            let count = fixture.output.writeOnce([UInt8](repeating: 1, count: 100_000))
+            fixture.closeBoth()
+            var passed = 0
+            while fixture.output.streamStatus != .error {
+                // Without each of the polls in between, for which a loop that watches descriptors waits in real time.
+                time.block(for: .seconds(10))
+                time.advance(by: .zero)
+                passed += 10
+            }
+            // The peer's kernel has taken some.
+            #expect(passed >= 30 + max(0, count - 40_000) / 1024)
+            #expect(fixture.output.streamErrno == .timedOut)
+        }
+    }
+
     // MARK: Resets
 
     /// How a connection begins to end.

@@ -1,3 +1,5 @@
+import CReactorTestSupport
+import Glibc
 import Reactor
 import ReactorTestSupport
 import ReactorTesting
@@ -96,6 +98,148 @@ import Testing
         try await server.value
     }
 
+    @Test(arguments: [1, Int.max])
+    func `a connection counts until its descriptor is closed, and not only until its task has ended`(
+        limitPerPeer: Int
+    ) async throws {
+        let options = Listener.Options(connection: .init(closeTimeout: .seconds(600)))
+        let connections = try home.loop.connections(at: .ownLoopback, options: options) { _ in }
+        let (begun, ended) = (Shared(0), Shared(0))
+        let server = Task {
+            try await connections.run(limit: 1, limitPerPeer: limitPerPeer) { connection in
+                begun.update { $0 += 1 }
+                try await connection.open()
+                try connection.send(pattern(65_536))
+                ended.update { $0 += 1 }
+            }
+        }
+        let silent = try narrowPeer(of: connections)
+        ended.wait { $0 == 1 ? () : nil }
+        let next = try SocketPeer(connectedTo: connections.localAddress)
+        for _ in 0..<3 {
+            home.loop.performSynchronously {}
+            try waitForStreamsThread()
+        }
+        #expect(begun.value == 1)
+        #expect(silent.receiveToEnd() == pattern(65_536))
+        silent.close()
+        #expect(next.receiveToEnd() == pattern(65_536))
+        connections.close()
+        try await server.value
+    }
+
+    @Test func `a peer that never reads is reset after the close timeout, and makes room for another`()
+        async throws
+    {
+        let timeout = Duration.milliseconds(200)
+        let options = Listener.Options(connection: .init(closeTimeout: timeout))
+        let connections = try home.loop.connections(at: .ownLoopback, options: options) { _ in }
+        let times = Shared<[ContinuousClock.Instant]>([])
+        let server = Task {
+            try await connections.run(limit: 1) { connection in
+                try await connection.open()
+                try connection.send(pattern(65_536))
+                times.update { $0.append(.now) }
+            }
+        }
+        let silent = try narrowPeer(of: connections)
+        let next = try SocketPeer(connectedTo: connections.localAddress)
+        #expect(next.receive(65_536) == pattern(65_536))
+        #expect(times.value[1] - times.value[0] >= timeout)
+        #expect(silent.receiveToEnd() == nil && errno == ECONNRESET)
+        connections.close()
+        try await server.value
+    }
+
+    /// Each duplicate of a descriptor counts, and one that has moved.
+    @Test func `without descriptors a connection counts until its only one is closed`() async {
+        await #expect(processExitsWith: .success) {
+            let thread = try RunLoopThread(name: "server")
+            let connections = try thread.runLoop.connections(at: .ipv4Loopback(port: 0)) { _ in }
+            let (begun, ended) = (Shared(0), Shared(0))
+            Task {
+                try await connections.run(limit: 1) { connection in
+                    begun.update { $0 += 1 }
+                    try await connection.open()
+                    try connection.send(pattern(65_536))
+                    try waitForStreamsThread()
+                    withoutDescriptors { connection.close() }
+                    ended.update { $0 += 1 }
+                }
+            }
+            let silent = try narrowPeer(of: connections)
+            ended.wait { $0 == 1 ? () : nil }
+            let next = try SocketPeer(connectedTo: connections.localAddress)
+            for _ in 0..<3 { thread.runLoop.performSynchronously {} }
+            try #require(begun.value == 1)
+            try #require(silent.receiveToEnd() == pattern(65_536))
+            silent.close()
+            try #require(next.receiveToEnd() == pattern(65_536))
+        }
+    }
+
+    @Test(arguments: [true, false])
+    func `a server that waits for room ends although its connections are still being closed`(
+        isCancelled: Bool
+    ) async throws {
+        let connections = try connections()
+        let ended = Answer<Void>()
+        let server = Task {
+            try await connections.run(limit: 1) { connection in
+                try await connection.open()
+                try connection.send(pattern(65_536))
+                ended.give(())
+            }
+        }
+        let silent = try narrowPeer(of: connections)
+        ended.wait()
+        home.loop.performSynchronously {}
+        if isCancelled { server.cancel() } else { connections.close() }
+        switch await server.result {
+        case .success: #expect(!isCancelled)
+        case .failure(let error): #expect(isCancelled && error is CancellationError)
+        }
+        #expect(silent.receiveToEnd() == pattern(65_536))
+    }
+
+    /// The kernel refuses to watch the listening socket, for which the server waits when it has accepted what is pending.
+    @Test(.enabled(if: !isSanitized))
+    func `a server that cannot watch its socket serves on, says why, and accepts later`() async {
+        await #expect(processExitsWith: .success) {
+            let (faults, begun) = (Shared<[IOError]>([]), Shared(0))
+            let thread = try RunLoopThread(name: "server")
+            let connections = try thread.runLoop.connections(at: .ipv4Loopback(port: 0)) { fault in
+                faults.update { $0.append(fault) }
+            }
+            let (canEnd, endings) = (Answer<Void>(), Shared<[Bool]>([]))
+            let address = connections.localAddress
+            let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: address) }
+            let isRefused = thread.runLoop.performSynchronously { reactor_test_refuse_epoll_additions() }
+            guard isRefused else { return }
+            let server = Task {
+                try await connections.run { connection in
+                    let isFirst = begun.update { count in
+                        count += 1
+                        return count == 1
+                    }
+                    guard isFirst else { return try await connection.write("x") }
+                    await Task.detached { canEnd.wait() }.value
+                    endings.update { $0.append(Task.isCancelled) }
+                }
+            }
+            faults.wait { $0.isEmpty ? nil : () }
+            let late = try SocketPeer(connectedTo: address)
+            try #require(late.receiveToEnd() == Array("x".utf8))
+            canEnd.give(())
+            endings.wait { $0.isEmpty ? nil : () }
+            try #require(endings.value == [false])
+            try #require(faults.value.first?.errno == .noMemory)
+            connections.close()
+            try await server.value
+            withExtendedLifetime(clients) {}
+        }
+    }
+
     @Test func `a peer that has as many connections as one may have is refused another`() async throws {
         let connections = try connections()
         let server = Task {
@@ -161,4 +305,12 @@ import Testing
             if let peer = try? SocketPeer(connectedTo: address) { return peer }
         }
     }
+}
+
+/// A client whose kernel takes a few kilobytes only.
+private func narrowPeer(of connections: Listener.Connections) throws -> SocketPeer {
+    let peer = try SocketPeer(family: CInt(connections.localAddress.family.rawValue))
+    peer.narrow()
+    try peer.connect(to: connections.localAddress)
+    return peer
 }

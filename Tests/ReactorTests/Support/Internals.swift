@@ -34,7 +34,7 @@ extension Stream {
 func closeGracefully(_ number: CInt, isInUse: Bool) {
     let socket = SharedDescriptor(number, closesWhenDone: true)
     func close() {
-        GracefulClose.begin(for: socket, stallTimeout: nil, engine: nil)
+        GracefulClose.begin(for: socket, within: .init(), engine: nil)
         socket.close()
     }
     if isInUse { try? socket.use { _ in close() } } else { close() }

@@ -84,6 +84,9 @@ final class Acceptor: Sendable {
         }
     }
 
+    /// Backs off because the loop cannot watch the socket.
+    func backOff(because error: Errno) -> Fault { state.withLock { $0.backoff.begin(because: error) } }
+
     /// Accepts no more connections than the backlog can hold. Then ``next()`` is over.
     func drain() {
         // The kernel's queue holds one connection more than the backlog.

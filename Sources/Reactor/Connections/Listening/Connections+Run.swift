@@ -15,8 +15,8 @@ extension Listener {
     ///   - address: As in ``init(_:options:handler:faults:)``.
     ///   - options: Options to set before listening.
     ///   - security: As in ``Connections/run(security:limit:limitPerPeer:_:)``.
-    ///   - limit: How many connections are served at once. The others wait in the kernel's backlog.
-    ///   - limitPerPeer: As in ``Connections/run(security:limit:limitPerPeer:_:)``.
+    ///   - limit: As in ``Connections/run(security:limit:limitPerPeer:_:)``.
+    ///   - limitPerPeer: As there.
     ///   - loop: The loop that runs the tasks: the main loop unless another is named.
     ///   - faults: Called with the reason when accepting backs off, at most once a second.
     ///   - body: Serves a connection, which nothing has opened yet.
@@ -43,7 +43,8 @@ extension Listener.Connections {
     /// - Parameters:
     ///   - security: What protects the bytes, such as ReactorTLS's `.tls(.server(identity))`; nil for plain text. The task
     ///     of the connection makes the handshake.
-    ///   - limit: How many connections are served at once. The others wait in the kernel's backlog.
+    ///   - limit: How many connections there are at once. The others wait in the kernel's backlog. A connection counts until
+    ///     its task has ended and its descriptor is closed, which may be later: see ``Connection/Options/closeTimeout``.
     ///   - limitPerPeer: How many of them may come from one IPv4 address, also mapped into IPv6, or from one IPv6 network of
     ///     64 bits. Further ones are reset.
     ///   - body: Serves a connection, which nothing has opened yet.
@@ -57,21 +58,31 @@ extension Listener.Connections {
         require(
             security?.security.isServer ?? true,
             "Connections.run needs a server's security, such as .tls(.server(identity)).")
-        let served = ServedConnections(limit: limit, limitPerPeer: limitPerPeer)
+        let places = ConnectionPlaces(limit: limit, limitPerPeer: limitPerPeer, arrivals.state)
         try await withTaskExecutorPreference(executor) {
             try await withThrowingDiscardingTaskGroup { group in
                 for try await connection in self {
-                    guard let peer = served.begin(connection) else { continue }
-                    if let security { _ = connection.protect(by: security) }
-                    group.addTask {
-                        await serve(connection, body)
-                        served.end(peer)
-                    }
-                    await served.waitForRoom()
+                    start(connection, places, security, in: &group, body)
+                    await places.waitForRoom()
                 }
             }
         }
         try Task.checkCancellation()
+    }
+
+    /// Starts the task of a connection. A function of its own, so that the task that waits for room retains no place.
+    @inline(never)
+    private func start(
+        _ connection: Connection, _ places: ConnectionPlaces, _ security: Connection.Security?,
+        in group: inout ThrowingDiscardingTaskGroup<any Error>,
+        _ body: @escaping @Sendable (Connection) async throws -> Void
+    ) {
+        guard let place = places.take(for: connection) else { return }
+        if let security { _ = connection.protect(by: security) }
+        group.addTask {
+            await serve(connection, body)
+            withExtendedLifetime(place) {}
+        }
     }
 }
 
@@ -85,23 +96,45 @@ private nonisolated func serve(
     }
 }
 
-/// How many connections are served, in all and of each peer.
-private final class ServedConnections: Sendable {
+/// How many connections there are, in all and of each peer.
+private final class ConnectionPlaces: Sendable {
+    /// Is taken until the last reference is released: by the connection's task, and by its descriptors when they are closed.
+    final class Place: Sendable {
+        private let places: ConnectionPlaces?
+        private let peer: ClientNetwork
+        private let process = ProcessIdentity.current
+
+        fileprivate init(_ peer: ClientNetwork, in places: ConnectionPlaces?) {
+            (self.peer, self.places) = (peer, places)
+        }
+
+        // A child of fork(2) accepts nothing, and another thread of its parent may have held the lock.
+        deinit { if process.isCurrent { places?.end(peer) } }
+    }
+
     private struct State {
         var count = 0
         var counts: [ClientNetwork: Int] = [:]
-        /// The task that accepts, while it waits for room.
-        var waiter: CheckedContinuation<Void, Never>?
+        /// Whether the task that accepts waits for room.
+        var isAwaited = false
     }
 
     private let limit: Int
     private let limitPerPeer: Int
+    /// What the task that accepts waits for.
+    private let arrivals: SubscriptionState
     private let state = Mutex(State())
+    /// That of all connections, if there is no limit.
+    private let unlimited: Place?
 
-    init(limit: Int, limitPerPeer: Int) { (self.limit, self.limitPerPeer) = (limit, limitPerPeer) }
+    init(limit: Int, limitPerPeer: Int, _ arrivals: SubscriptionState) {
+        (self.limit, self.limitPerPeer, self.arrivals) = (limit, limitPerPeer, arrivals)
+        unlimited = limit == .max && limitPerPeer == .max ? Place(.local, in: nil) : nil
+    }
 
     /// Counts `connection`; resets it, and returns nil, if its peer has too many.
-    func begin(_ connection: Connection) -> ClientNetwork? {
+    func take(for connection: Connection) -> Place? {
+        if let unlimited { return unlimited }
         let peer = limitPerPeer < .max ? ClientNetwork(connection.peerAddress) : .local
         let isAccepted = state.withLock { state in
             if peer != .local {
@@ -115,28 +148,32 @@ private final class ServedConnections: Sendable {
             connection.reset()
             return nil
         }
-        return peer
+        let place = Place(peer, in: self)
+        connection.socket.shared.keepUntilClosed(place)
+        return place
     }
 
-    func end(_ peer: ClientNetwork) {
-        let waiter = state.withLock { state in
+    private func end(_ peer: ClientNetwork) {
+        let isAwaited = state.withLock { state in
             state.count -= 1
             if let count = state.counts[peer] { state.counts[peer] = count > 1 ? count - 1 : nil }
-            return state.waiter.take()
+            return exchange(&state.isAwaited, with: false)
         }
-        waiter?.resume()
+        if isAwaited { arrivals.parker.unparkLater() }
     }
 
-    /// Waits until another connection may be served. A cancelled task waits too: its child tasks end.
+    /// Waits until there may be another connection, the task is cancelled, or no connection is accepted any more.
     nonisolated(nonsending) func waitForRoom() async {
-        if limit == .max { return }
-        await withCheckedContinuation { waiter in
-            let hasRoom = state.withLock { state in
-                if state.count < limit { return true }
-                state.waiter = waiter
-                return false
-            }
-            if hasRoom { waiter.resume() }
+        while !hasRoom(), !Task.isCancelled, !arrivals.isOver {
+            await arrivals.parker.park(isolation: #isolation)
+        }
+    }
+
+    /// If not, the end of a connection ends the wait of the task.
+    private func hasRoom() -> Bool {
+        state.withLock { state in
+            state.isAwaited = state.count >= limit
+            return !state.isAwaited
         }
     }
 }

@@ -49,7 +49,7 @@ extension Listener {
     ///
     /// A connection is accepted when a task asks for one, on the task's thread, and not before: the others wait in the kernel's
     /// backlog. So a cancelled task takes no connection with it, and breaking out of `for await` loses none. While the process
-    /// has no descriptor left, or the kernel no memory, accepting backs off as a ``Listener`` does.
+    /// has no descriptor left, or the kernel no memory, also for epoll_ctl(2), accepting backs off as a ``Listener`` does.
     ///
     /// One task accepts at a time; a second one traps. The iteration ends when ``close()`` is called, and with the loop's
     /// thread. It throws `CancellationError` when its task is cancelled, and another one may continue. The socket is closed
@@ -59,7 +59,7 @@ extension Listener {
         public typealias Element = Connection
         private let acceptor: Acceptor
         private let options: Connection.Options
-        private let arrivals: EventSubscription
+        let arrivals: EventSubscription
         private let faults: @Sendable (IOError) -> Void
 
         fileprivate init(
@@ -69,7 +69,7 @@ extension Listener {
             (self.acceptor, self.options, self.faults) = (acceptor, options, faults)
             arrivals = EventSubscription(
                 on: loop, inModes: modes, watching: acceptor.descriptor, for: .readable,
-                ended: { acceptor.close() })
+                endsOnFailure: false, ended: { acceptor.close() })
         }
 
         deinit { close() }
@@ -103,8 +103,8 @@ extension Listener {
         /// Accepts one connection.
         ///
         /// - Parameter timeout: How long to wait for one; nil for no limit.
-        /// - Throws: ``IOError`` with ``IOError/Reason/waitTimedOut``, with `Errno.badFileDescriptor` once the socket is closed
-        ///   or the loop's thread has ended, or with an error of epoll_ctl(2). `CancellationError`.
+        /// - Throws: ``IOError`` with ``IOError/Reason/waitTimedOut``, or with `Errno.badFileDescriptor` once the socket is
+        ///   closed or the loop's thread has ended. `CancellationError`.
         /// - Precondition: No other task accepts.
         nonisolated(nonsending) public func accept(timeout: Duration? = nil) async throws
             -> Connection
@@ -120,7 +120,7 @@ extension Listener {
             -> Connection
         {
             while true {
-                switch try await arrivals.next(until: deadline, acceptor.next) {
+                switch try await attemptNext(until: deadline) {
                 case .connection(let descriptor, let peer):
                     return Connection(
                         accepted: descriptor, from: peer, options, isConfigured: !acceptor.isInherited)
@@ -133,6 +133,18 @@ extension Listener {
                     try await arrivals.pause(until: arrivals.loop.now + fault.delay, deadline: deadline)
                 case .over: close()
                 }
+            }
+        }
+
+        /// A failure to watch the socket, such as a lack of memory, may pass as one to accept does.
+        nonisolated(nonsending) private func attemptNext(until deadline: Deadline?) async throws(Errno)
+            -> Acceptor.Attempt
+        {
+            do throws(Errno) { return try await arrivals.next(until: deadline, acceptor.next) } catch {
+                if error == .canceled || error == .timedOut { throw error }
+                // Not why the kernel did not watch it, perhaps just before: that is no error any more.
+                if arrivals.state.isOver { throw .badFileDescriptor }
+                return .fault(acceptor.backOff(because: error))
             }
         }
 

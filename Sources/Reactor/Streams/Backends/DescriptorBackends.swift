@@ -116,7 +116,7 @@ final class DescriptorOutput: BufferedOutput {
 
     func close() throws(Errno) {
         waiting.end()
-        _ = slot.close()?.finish(.stop, stallTimeout: WriteBuffer.defaultStallTimeout)
+        _ = slot.close()?.finish(.stop, within: WriteBuffer.Limits())
         closeDescriptor()
     }
 

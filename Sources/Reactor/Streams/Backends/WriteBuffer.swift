@@ -26,10 +26,17 @@ final class WriteBuffer: Sendable {
         case shutDown
         /// Closes the socket gracefully.
         case close
+        /// Resets the socket, because the time for closing it is over.
+        case reset
     }
 
-    /// How long the peer of a closed stream may take no byte, unless the stream has a write timeout.
-    static let defaultStallTimeout: Duration = .seconds(30)
+    /// How long the rest of a closed stream's bytes may take.
+    struct Limits: Sendable {
+        /// How long the peer may take no byte. 30 s: long enough for a telephone that changes networks.
+        var stallTimeout = Duration.seconds(30)
+        /// When all of it is over; nil while the peer may take as long as it likes, because the connection is not closed.
+        var end: Deadline?
+    }
 
     fileprivate enum Phase {
         case idle
@@ -44,8 +51,8 @@ final class WriteBuffer: Sendable {
         /// Whether a write found no room: the engine is notified at the low-water mark.
         var isAwaited = false
         var ending = Ending.stop
-        /// How long the peer may take no byte, once the stream is closed.
-        var stallTimeout: Duration?
+        /// Nil while the stream is open.
+        var limits: Limits?
         let process = ProcessIdentity.current
         /// How many bytes the kernel has taken.
         var takenCount = 0
@@ -210,13 +217,13 @@ final class WriteBuffer: Sendable {
 
     /// Sets what to do after the last byte.
     ///
-    /// - Parameter stallTimeout: How long the peer may take no byte; given when the stream closes.
+    /// - Parameter limits: Given when the stream closes.
     /// - Returns: False if no byte is pending, and the caller does it.
-    func finish(_ ending: Ending, stallTimeout: Duration? = nil) -> Bool {
+    func finish(_ ending: Ending, within limits: Limits? = nil) -> Bool {
         let (isPending, sender) = state.withLock { state -> (Bool, LoopOwned<WriteBufferSender>?) in
-            if stallTimeout != nil {
+            if let limits {
                 state.queue.end()
-                state.stallTimeout = stallTimeout
+                state.limits = limits
             }
             guard case .sending(let sender) = state.phase else { return (false, nil) }
             state.ending = max(state.ending, ending)
@@ -283,8 +290,8 @@ extension WriteBuffer {
         return own
     }
 
-    /// How long the peer may take no byte; nil while the stream is open.
-    var stallTimeout: Duration? { state.withLock { $0.stallTimeout } }
+    /// How long sending may take; nil while the stream is open.
+    var limits: Limits? { state.withLock { $0.limits } }
 
     /// Sends what the descriptor has room for. After ``Progress/done(_:)`` the sender is not needed any more.
     func send(to descriptor: SharedDescriptor) -> Progress {

@@ -9,7 +9,7 @@ final class WriteBufferSender {
     private let shared: SharedDescriptor
     private var own: SharedDescriptor?
     private var source: DescriptorSource?
-    private var stallTimer: Timer?
+    private var timer: Timer?
     private var hasEnded = false
 
     /// - Parameter shared: The stream's descriptor.
@@ -44,11 +44,21 @@ final class WriteBufferSender {
     /// 20 ms: rare enough to cost nothing, and short for a peer that waits.
     private static let retryInterval: Duration = .milliseconds(20)
 
-    /// Restarts the stall timer, if there is a timeout.
+    /// Restarts the timer of a stream that is closed: the peer takes a byte in time, or takes too long in all.
     func expectProgress() {
-        guard !hasEnded, let timeout = buffer.stallTimeout else { return }
-        stallTimer?.invalidate()
-        stallTimer = Timer.scheduled(after: timeout) { _ in self.fail(.timedOut) }
+        guard !hasEnded, let limits = buffer.limits else { return }
+        let rest = limits.end.map { Deadline.now.duration(to: $0) } ?? limits.stallTimeout
+        timer?.invalidate()
+        timer = Timer.scheduled(after: min(limits.stallTimeout, rest)) { _ in self.expire() }
+    }
+
+    private func expire() {
+        buffer.fail(.timedOut)
+        // Closing would leave what the kernel has taken to the kernel, for as long as the peer takes it.
+        if buffer.limits?.end != nil, let own = own ?? buffer.ownDescriptor {
+            buffer.client.end(own, .reset, buffer)
+        }
+        end()
     }
 
     private func send() {
@@ -84,6 +94,6 @@ final class WriteBufferSender {
     private func cancel() {
         hasEnded = true
         source?.cancel()
-        stallTimer?.invalidate()
+        timer?.invalidate()
     }
 }
