@@ -1,11 +1,8 @@
 import Reactor
 
-// Echoes what clients send, on the main thread, until all of them have disconnected after Ctrl-C.
-let connections = try RunLoop.main.connections(at: .ipv6Any(port: 7007), faults: { print($0) })
-Task {
-    for try await _ in try RunLoop.main.signals([.interrupt]) { break }
-    connections.drain()
-}
-try await connections.run { connection in
-    for try await chunk in connection.chunks() { try await connection.write(chunk) }
+// Echoes what clients send, on the main thread. After Ctrl-C it accepts no more, and its clients have ten seconds to leave.
+try await RunLoop.main.withGracefulShutdown(grace: .seconds(10)) { _ in
+    try await Listener.run(at: .ipv6Any(port: 7007), faults: { print($0) }) { connection in
+        for try await chunk in connection.chunks() { try await connection.write(chunk) }
+    }
 }

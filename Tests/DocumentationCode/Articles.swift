@@ -217,6 +217,38 @@ private func printLoop() {
     print(RunLoop.current.debugDescription)
 }
 
+// MARK: - Sockets and servers, A graceful shutdown
+
+private func answer(_ request: [UInt8]) async -> [UInt8] { request }
+
+private func serveUntilSignalled() async throws {
+    try await RunLoop.main.withGracefulShutdown(grace: .seconds(5)) { shutdown in
+        try await Listener.run(at: .ipv6Any(port: 7007), limit: 1000) { connection in
+            while let line = try await shutdown.cancelWhenBegun({ try await connection.read(until: [10]) }) {
+                try await connection.write(await answer(line))
+            }
+        }
+    }
+    try await RunLoop.main.withGracefulShutdown(grace: .seconds(5)) { _ in
+        try await Listener.run(at: .ipv6Any(port: 7007)) { connection in
+            for try await chunk in connection.chunks() { try await connection.write(chunk) }
+        }
+    }
+}
+
+@MainActor private func drain(_ listener: Listener, when shutdown: GracefulShutdown) {
+    Task {
+        try await shutdown.waitUntilBegun()
+        listener.drain()
+    }
+}
+
+private func serve(_ connection: Connection, until shutdown: GracefulShutdown) async throws {
+    while let line = try await shutdown.cancelWhenBegun({ try await connection.read(until: [10]) }) {
+        try await connection.write(line)
+    }
+}
+
 // MARK: - Signals, keys and child processes
 
 private func awaitSignals() async throws {

@@ -12,6 +12,7 @@ final class Room {
 
     /// Returns when the guest has left.
     func serve(_ connection: Connection) async {
+        guard !isClosed else { return }
         lastNumber += 1
         let guest = Guest(connection, name: "guest\(lastNumber)")
         guests.append(guest)
@@ -23,8 +24,9 @@ final class Room {
         await guest.leave()
     }
 
-    /// Disconnects all guests.
-    func close() async {
+    /// Disconnects all guests when the program ends.
+    func close(when shutdown: GracefulShutdown) async throws {
+        try await shutdown.waitUntilBegun()
         isClosed = true
         await broadcast("* The server is shutting down.")
         for guest in guests { await guest.leave() }

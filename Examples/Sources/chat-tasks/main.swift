@@ -3,23 +3,20 @@
 // SIGINT or SIGTERM disconnects the guests and ends it. A second signal kills it.
 
 import ExampleSupport
-import Glibc
 import Reactor
 
 let port = MainProgram.argument("PORT", otherwise: 7007) { UInt16($0) }
 do {
-    let connections = try RunLoop.main.connections(at: .ipv4Loopback(port: port)) { fault in
-        MainProgram.report("\(fault)")
+    try await RunLoop.main.withGracefulShutdown { shutdown in
+        let connections = try RunLoop.main.connections(at: .ipv4Loopback(port: port)) { fault in
+            MainProgram.report("\(fault)")
+        }
+        let room = Room()
+        async let end: Void = room.close(when: shutdown)
+        MainProgram.printLine("Listening on \(connections.localAddress)")
+        try await connections.run { connection in await room.serve(connection) }
+        try await end
     }
-    let room = Room()
-    let end = Task.immediate {
-        for try await _ in try RunLoop.main.signals([.interrupt, .terminate]) { break }
-        connections.close()
-        await room.close()
-    }
-    MainProgram.printLine("Listening on \(connections.localAddress)")
-    for try await connection in connections { Task { await room.serve(connection) } }
-    try await end.value
 } catch {
     MainProgram.end("\(error)")
 }

@@ -43,6 +43,9 @@ extension RunLoop {
             self.init(EventSubscription(to: sources, state, timer: timer), subject, take: queue.take)
         }
 
+        /// Ends the sources on the loop's thread: now, if this is it.
+        func end() { subscription.end() }
+
         /// Begins an iteration.
         ///
         /// - Precondition: No other is under way.
@@ -167,11 +170,22 @@ extension RunLoop {
     public func signals(
         _ signals: [Signal], inModes modes: [Mode] = [.common]
     ) throws(IOError) -> Events<Signal, any Error> {
+        try events(of: signals, inModes: modes)
+    }
+
+    /// - Parameter received: Called on the loop's thread, with the number of deliveries, before the task continues.
+    func events(
+        of signals: [Signal], inModes modes: [Mode],
+        received: @escaping @Sendable (Signal, Int) -> Void = { _, _ in }
+    ) throws(IOError) -> Events<Signal, any Error> {
         try Events(on: self, inModes: modes, "signals") { continuation throws(IOError) in
             var sources: [SignalSource] = []
             for signal in signals {
                 let source = try attempt(.watch, "\(signal)") { () throws(Errno) in
-                    try SignalSource(signal) { _, _ in continuation.yield(signal) { $0 == signal } }
+                    try SignalSource(signal) { _, count in
+                        received(signal, count)
+                        continuation.yield(signal) { $0 == signal }
+                    }
                 }
                 sources.append(source)
             }

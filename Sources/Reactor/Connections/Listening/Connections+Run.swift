@@ -38,7 +38,8 @@ extension Listener.Connections {
     ///
     /// A connection is closed when its task returns or throws; what was written is still sent. An error of `body` ends its
     /// connection and nothing else: in debug mode (``LoopDiagnostics``) it is reported. If the calling task is cancelled, no
-    /// further connection is accepted, the child tasks are cancelled, and this returns when they have.
+    /// further connection is accepted, the child tasks are cancelled, and this returns when they have. When the task's
+    /// ``GracefulShutdown`` begins, the connections are drained.
     ///
     /// - Parameters:
     ///   - security: What protects the bytes, such as ReactorTLS's `.tls(.server(identity))`; nil for plain text. The task
@@ -59,6 +60,8 @@ extension Listener.Connections {
             security?.security.isServer ?? true,
             "Connections.run needs a server's security, such as .tls(.server(identity)).")
         let places = ConnectionPlaces(limit: limit, limitPerPeer: limitPerPeer, arrivals.state)
+        let observation = GracefulShutdown.current?.observe { self.drain() }
+        defer { withExtendedLifetime(observation) {} }
         try await withTaskExecutorPreference(executor) {
             try await withThrowingDiscardingTaskGroup { group in
                 for try await connection in self {

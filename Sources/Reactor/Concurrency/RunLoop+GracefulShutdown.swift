@@ -1,0 +1,91 @@
+import Glibc
+
+extension RunLoop {
+    /// Runs `body`; when one of `signals` arrives, lets it finish in `grace`, and cancels what is left then.
+    ///
+    /// ```swift
+    /// try await RunLoop.main.withGracefulShutdown(grace: .seconds(5)) { _ in
+    ///     try await Listener.run(at: .ipv6Any(port: 7007)) { connection in
+    ///         for try await chunk in connection.chunks() { try await connection.write(chunk) }
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// When the shutdown begins, each ``Listener/Connections/run(security:limit:limitPerPeer:_:)`` and
+    /// ``Listener/run(at:options:security:limit:limitPerPeer:on:faults:_:)`` of the body drains: it accepts no connections but
+    /// those in the backlog, and returns when they all have been served. Other code asks the ``GracefulShutdown`` that the body
+    /// gets, or ``GracefulShutdown/current``. After the grace the body's task is cancelled, and with it its child tasks.
+    /// Connections that end so are closed, which sends what was written.
+    ///
+    /// The loop catches the signals, in the common modes, until the first of them arrives. Then their earlier actions are
+    /// restored: a second signal ends the process at once, as it would have without this call.
+    ///
+    /// Returns when the body has, and waits for child tasks that ignore their cancellation. An inner shutdown begins with the
+    /// outer one. If the loop's thread ends, the signals are not caught any more.
+    ///
+    /// - Parameters:
+    ///   - signals: The signals that begin the shutdown; none if only ``GracefulShutdown/begin()`` does.
+    ///   - grace: How long the body may take after that, on the loop's clock. Docker kills a process after ten seconds: that
+    ///     leaves five for output that is still being sent when the process exits.
+    ///   - body: A child task, with the isolation of the calling code.
+    /// - Returns: What `body` returns; nil if it throws `CancellationError` after the shutdown has begun.
+    /// - Throws: What else `body` throws; ``IOError`` as ``signals(_:inModes:)``, and then the body is cancelled.
+    /// - Precondition: `grace` is not negative.
+    @discardableResult
+    nonisolated(nonsending) public func withGracefulShutdown<Success: Sendable>(
+        on signals: [Signal] = [.interrupt, .terminate], grace: Duration = .seconds(5),
+        @_inheritActorContext _ body: @escaping @Sendable (GracefulShutdown) async throws -> Success
+    ) async throws -> Success? {
+        require(grace >= .zero, "A grace must not be negative: \(grace).")
+        let (shutdown, outer) = (GracefulShutdown(), GracefulShutdown.current)
+        let events = try self.events(of: signals, inModes: [.common]) { signal, count in
+            shutdown.begin()
+            // The first has restored the action of the others.
+            if count > 1 { kill(getpid(), signal.rawValue) }
+        }
+        let observation = shutdown.observe { events.end() }
+        let outerObservation = outer?.observe { shutdown.begin() }
+        defer {
+            withExtendedLifetime(observation) {}
+            withExtendedLifetime(outerObservation) {}
+            events.end()
+        }
+        return try await GracefulShutdown.$inherited.withValue(shutdown) {
+            try await runBody(body, until: shutdown, events, grace)
+        }
+    }
+
+    nonisolated(nonsending) private func runBody<Success: Sendable>(
+        _ body: @escaping @Sendable (GracefulShutdown) async throws -> Success,
+        until shutdown: GracefulShutdown, _ events: Events<Signal, any Error>, _ grace: Duration
+    ) async throws -> Success? {
+        try await withThrowingTaskGroup(of: Success?.self) { group in
+            group.addTask { try await body(shutdown) }
+            group.addTask {
+                try await self.waitForEnd(of: shutdown, events, grace)
+                return nil
+            }
+            defer { group.cancelAll() }
+            do {
+                while let result = try await group.next() {
+                    if let result { return result }
+                    group.cancelAll()
+                }
+                return nil
+            } catch is CancellationError where shutdown.hasBegun && !Task.isCancelled {
+                return nil
+            }
+        }
+    }
+
+    /// Returns when the grace is over, or the task is cancelled because the body has ended.
+    nonisolated(nonsending) private func waitForEnd(
+        of shutdown: GracefulShutdown, _ events: Events<Signal, any Error>, _ grace: Duration
+    ) async throws {
+        do {
+            for try await _ in events { break }
+            try await shutdown.waitUntilBegun()
+            try await clock().sleep(for: grace)
+        } catch is CancellationError {}
+    }
+}
