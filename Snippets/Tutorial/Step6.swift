@@ -1,0 +1,39 @@
+import Dispatch
+import Reactor
+
+// Ctrl-C ends the server when each client has got its last line.
+var words: [Connection: String] = [:]
+let queue = DispatchQueue(label: "count")
+
+try await RunLoop.main.withGracefulShutdown(grace: .seconds(5)) { shutdown in
+    async let _ = followLog()
+    try await Listener.run(at: .ipv6Any(port: 7020), limit: 1000) { try await serve($0, until: shutdown) }
+}
+print("ended")
+
+@MainActor
+func serve(_ client: Connection, until shutdown: GracefulShutdown) async throws {
+    words[client] = ""
+    defer { words[client] = nil }
+    let reader = LineReader(path: "ticks.log", text: .repair, into: 0, on: queue) { errors, line, _ in
+        if line.hasSuffix("error") { errors += 1 }
+    }
+    reader.start { report in
+        try? client.send("\(report.output.value) errors in \(report.output.lineCount) lines\n")
+    }
+    try? await shutdown.cancelWhenBegun {
+        for try await word in client.lines() { words[client] = word }
+    }
+    if shutdown.hasBegun { try client.send("The server ends.\n") }
+}
+
+@MainActor
+func followLog() async throws {
+    let tail = try ChildProcess.spawn(.init("tail", ["-F", "-n", "0", "ticks.log"], standardOutput: .stream))
+    defer { tail.process.terminate(killAfter: .seconds(1)) }
+    for try await line in tail.standardOutput!.lines {
+        for (client, word) in words where word.isEmpty || line.contains(word) {
+            do { try client.send(line + "\n") } catch { client.reset() }
+        }
+    }
+}
