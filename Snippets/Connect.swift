@@ -6,15 +6,15 @@ final class Client: ConnectionDelegate {
 
     init(request: String) { self.request = request }
 
-    func connection(_ connection: Connection, handle event: Stream.Event) {
+    func connection(_ connection: Connection, handle event: Connection.Event) {
         switch event {
         case .openCompleted:
             print("connected to \(connection.peerAddress!)")
             try? connection.send(request + "\r\n\r\n")
         case .hasBytesAvailable:
             print(String(decoding: connection.receive(), as: UTF8.self), terminator: "")
-        case .errorOccurred:
-            print("\(connection.error!)")
+        case .errorOccurred(let error):
+            print("\(error)")
             RunLoop.current.stop()
         case .endEncountered:
             connection.close()

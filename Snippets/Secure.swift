@@ -7,7 +7,7 @@ let host = arguments.first ?? "localhost"
 let port = arguments.dropFirst().first.flatMap { UInt16($0) } ?? 443
 
 let connection = try await Connection.connect(
-    toHost: host, port: port, security: .tls(), timeout: .seconds(10))
+    toHost: host, port: port, options: .init(connectTimeout: .seconds(10)), security: .tls())
 print("connected with \(connection.tlsSession!.version)")
 try await connection.write("HEAD / HTTP/1.0\r\nHost: \(host)\r\n\r\n")
 for try await line in connection.lines() { print(line) }

@@ -2,11 +2,11 @@ import Reactor
 
 // Echoes what clients send. A client that does not read is not read either: its replies wait in 64 KiB at most.
 final class Echo: ConnectionDelegate {
-    func connection(_ connection: Connection, handle event: Stream.Event) {
+    func connection(_ connection: Connection, handle event: Connection.Event) {
         switch event {
         case .hasBytesAvailable, .hasSpaceAvailable:
             try? connection.send(connection.receive(upTo: connection.writableCount))
-        case .endEncountered: connection.finish()
+        case .endEncountered: try? connection.finish()
         default: break
         }
     }

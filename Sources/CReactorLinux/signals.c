@@ -13,9 +13,11 @@
 struct subscription {
     struct subscription *next;
     int signal;
+    bool is_taken;
     // An eventfd, while the node is taken.
     int descriptor;
-    _Atomic bool is_taken;
+    // Whether the handler counts the signal in it.
+    _Atomic bool is_catching;
     // The handlers that may write to the descriptor.
     _Atomic unsigned writers;
     // The fork count when it was made: a child does not end its parent's subscriptions.
@@ -31,10 +33,10 @@ static void deliver(int signal) {
     int saved = errno;
     uint64_t one = 1;
     for (struct subscription *each = atomic_load(&subscriptions); each; each = each->next) {
-        if (each->signal != signal || !atomic_load(&each->is_taken)) continue;
+        if (each->signal != signal || !atomic_load(&each->is_catching)) continue;
         atomic_fetch_add(&each->writers, 1);
-        // Looks again: a subscriber that left before the count grew does not wait for this handler.
-        if (atomic_load(&each->is_taken) && write(each->descriptor, &one, sizeof one) < 0) {} // full, and so readable
+        // Looks again: a subscriber that stopped before the count grew does not wait for this handler.
+        if (atomic_load(&each->is_catching) && write(each->descriptor, &one, sizeof one) < 0) {} // full, and so readable
         atomic_fetch_sub(&each->writers, 1);
     }
     errno = saved;
@@ -58,7 +60,7 @@ static void restore(int signal) {
 
 static struct subscription *free_node(int signal) {
     for (struct subscription *each = atomic_load(&subscriptions); each; each = each->next)
-        if (each->signal == signal && !atomic_load(&each->is_taken)) return each;
+        if (each->signal == signal && !each->is_taken) return each;
     struct subscription *node = calloc(1, sizeof *node);
     if (!node) return NULL;
     *node = (struct subscription){.next = atomic_load(&subscriptions), .signal = signal, .forks = reactor_forks};
@@ -66,12 +68,23 @@ static struct subscription *free_node(int signal) {
     return node;
 }
 
-// Closes the descriptor of a node that is taken no more, once no handler writes to it. Later handlers do not begin to.
-static void close_descriptor(struct subscription *node) {
-    atomic_store(&node->is_taken, false);
+// Returns when no handler writes to the node's descriptor. Later handlers do not begin to.
+static void stop_counting(struct subscription *node) {
+    atomic_store(&node->is_catching, false);
     // Not sched_yield(2): that does not let a thread of lower priority finish its handler.
     while (atomic_load(&node->writers) > 0) usleep(10);
+}
+
+static void close_descriptor(struct subscription *node) {
     close(node->descriptor);
+    node->is_taken = false;
+}
+
+static void stop(struct subscription *node) {
+    if (!atomic_load(&node->is_catching)) return;
+    if (--subscribers[node->signal] == 0) restore(node->signal);
+    // After the earlier action is back: no signal is lost between the two.
+    stop_counting(node);
 }
 
 // Signals that report an error of the current instruction: returning from a handler would repeat it forever.
@@ -84,18 +97,20 @@ static struct subscription *subscribe(int signal) {
     struct subscription *node = free_node(signal);
     if (!node || (node->descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) return NULL;
     // Before the handler is installed: no signal is lost between the two.
-    atomic_store(&node->is_taken, true);
+    node->is_taken = true;
+    atomic_store(&node->is_catching, true);
     if (install(signal) == 0) {
         subscribers[signal]++;
         return node;
     }
     int error = errno;
+    stop_counting(node);
     close_descriptor(node);
     errno = error;
     return NULL;
 }
 
-int reactor_signal_subscribe(int signal, void **token) {
+int reactor_signal_subscribe(int signal, uintptr_t *token) {
     if (signal <= 0 || signal >= NSIG || is_fault(signal)) {
         errno = EINVAL;
         return -1;
@@ -104,27 +119,32 @@ int reactor_signal_subscribe(int signal, void **token) {
     pthread_mutex_lock(&registry);
     struct subscription *node = subscribe(signal);
     pthread_mutex_unlock(&registry);
-    *token = node;
+    *token = (uintptr_t)node;
     return node ? node->descriptor : -1;
 }
 
-void reactor_signal_catch(void *token) {
-    struct subscription *node = token;
+// Calls `change` unless this is a child of the process that made the subscription.
+static void in_registry(uintptr_t token, void (*change)(struct subscription *)) {
+    struct subscription *node = (struct subscription *)token;
     pthread_mutex_lock(&registry);
-    if (node->forks == reactor_forks) install(node->signal);
+    if (node->forks == reactor_forks) change(node);
     pthread_mutex_unlock(&registry);
 }
 
-void reactor_signal_unsubscribe(void *token) {
-    struct subscription *node = token;
-    pthread_mutex_lock(&registry);
-    if (node->forks == reactor_forks) {
-        if (--subscribers[node->signal] == 0) restore(node->signal);
-        // After the earlier action is back: no signal is lost between the two.
-        close_descriptor(node);
-    }
-    pthread_mutex_unlock(&registry);
+static void install_again(struct subscription *node) {
+    if (atomic_load(&node->is_catching)) install(node->signal);
 }
+
+static void end(struct subscription *node) {
+    stop(node);
+    close_descriptor(node);
+}
+
+void reactor_signal_catch(uintptr_t token) { in_registry(token, install_again); }
+
+void reactor_signal_stop(uintptr_t token) { in_registry(token, stop); }
+
+void reactor_signal_unsubscribe(uintptr_t token) { in_registry(token, end); }
 
 // MARK: fork(2)
 

@@ -178,12 +178,12 @@ private func add(on queue: DispatchQueue) {
 // MARK: - Sockets and servers
 
 private final class Client: ConnectionDelegate {
-    func connection(_ connection: Connection, handle event: Stream.Event) {
+    func connection(_ connection: Connection, handle event: Connection.Event) {
         switch event {
         case .openCompleted: try? connection.send("HEAD / HTTP/1.0\r\n\r\n")
         case .hasBytesAvailable: print(String(decoding: connection.receive(), as: UTF8.self))
         case .endEncountered: connection.close()
-        case .errorOccurred: print(connection.error!)
+        case .errorOccurred(let error): print(error)
         default: break
         }
     }

@@ -53,20 +53,14 @@ actor Account {
     }
 }
 
-@MainActor func serve(_ connection: Connection, _ messages: AsyncStream<String>) async throws {
-    try await connection.run {
-        for try await line in connection.lines() { print(line) }
-    } writing: {
-        for await message in messages { try await connection.write("\(message)\n", timeout: .seconds(10)) }
-    }
+func serve(_ connection: Connection, _ messages: AsyncStream<String>) async throws {
+    async let writing: Void = write(messages, to: connection)
+    for try await line in connection.lines() { print(line) }
+    try await writing
 }
 
-private func pingPeriodically(_ connection: Connection) async throws {
-    try await connection.run(cancelsWriting: true) {
-        for try await line in connection.lines() { print(line) }
-    } writing: {
-        for await _ in RunLoop.main.ticks(every: .seconds(30)) { try await connection.write("ping\n") }
-    }
+func write(_ messages: AsyncStream<String>, to connection: Connection) async throws {
+    for await message in messages { try await connection.write("\(message)\n", timeout: .seconds(10)) }
 }
 
 private func endServer(

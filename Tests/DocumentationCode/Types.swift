@@ -7,7 +7,7 @@ import Reactor
 import SystemPackage
 
 private final class Echo: ConnectionDelegate {
-    func connection(_ connection: Connection, handle event: Stream.Event) {}
+    func connection(_ connection: Connection, handle event: Connection.Event) {}
 }
 
 private func connections(_ host: String) async throws {

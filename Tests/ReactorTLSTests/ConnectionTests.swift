@@ -8,11 +8,11 @@ import Testing
 
 /// Sends what it receives, and ends when its peer does.
 private final class Echo: ConnectionDelegate {
-    func connection(_ connection: Connection, handle event: Stream.Event) {
+    func connection(_ connection: Connection, handle event: Connection.Event) {
         switch event {
         case .hasBytesAvailable, .hasSpaceAvailable:
             try? connection.send(connection.receive(upTo: connection.writableCount))
-        case .endEncountered: connection.finish()
+        case .endEncountered: try? connection.finish()
         default: break
         }
     }
@@ -34,6 +34,27 @@ private final class Echo: ConnectionDelegate {
         try await written
         #expect(try await client.read() == nil)
         client.close()
+    }
+
+    @Test func `a message that TLS makes too long for the write buffer is refused, and one that fits is not`()
+        async throws
+    {
+        let thread = try RunLoopThread(name: "server")
+        let connections = try thread.runLoop.connections(at: .ipv4Loopback(port: 0))
+        let server = Task {
+            try await connections.run(security: .tls(.testServer())) { connection in
+                for try await _ in connection.chunks() {}
+            }
+        }
+        let client = try await Connection.connect(to: connections.localAddress, security: .tls(.testClient()))
+        let room = client.writableCount
+        let error = await thrownError { try client.send([UInt8](repeating: 1, count: room + 1)) }
+        #expect((error as? IOError)?.errno == .messageTooLong)
+        try client.send([UInt8](repeating: 1, count: room))
+        client.close()
+        connections.drain()
+        try await server.value
+        await thread.shutDown()
     }
 
     @Test func `tasks of a client and of a server talk through TLS`() async throws {

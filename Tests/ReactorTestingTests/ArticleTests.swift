@@ -33,7 +33,7 @@ final class Client: ConnectionDelegate {
         delay = min(delay * 2, .seconds(60))
     }
 
-    func connection(_ connection: Connection, handle event: Stream.Event) {
+    func connection(_ connection: Connection, handle event: Connection.Event) {
         switch event {
         case .openCompleted: delay = .seconds(1)
         case .endEncountered, .errorOccurred:
@@ -220,8 +220,8 @@ private final class Session: ConnectionDelegate {
 
     init(_ connection: Connection) { connection.open(delegate: self) }
 
-    func connection(_ connection: Connection, handle event: Stream.Event) {
-        guard event == .hasBytesAvailable else { return }
+    func connection(_ connection: Connection, handle event: Connection.Event) {
+        guard case .hasBytesAvailable = event else { return }
         let count = connection.receive(upTo: 100).count
         byteCount += count
         onBytes(count)

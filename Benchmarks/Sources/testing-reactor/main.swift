@@ -19,8 +19,8 @@ final class Exchange: ConnectionDelegate {
         }
     }
 
-    func connection(_ connection: Connection, handle event: Stream.Event) {
-        guard event == .hasBytesAvailable else { return }
+    func connection(_ connection: Connection, handle event: Connection.Event) {
+        guard case .hasBytesAvailable = event else { return }
         let bytes = connection.receive(upTo: 100)
         if connection == client.connection {
             answers += bytes.count

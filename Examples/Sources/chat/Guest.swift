@@ -26,7 +26,7 @@ final class Guest: ConnectionDelegate {
 
     func start() { connection.open(delegate: self) }
 
-    func connection(_ connection: Connection, handle event: Stream.Event) {
+    func connection(_ connection: Connection, handle event: Connection.Event) {
         switch event {
         case .openCompleted: room.welcome(self)
         case .hasBytesAvailable: read()
@@ -34,8 +34,8 @@ final class Guest: ConnectionDelegate {
             flush()
             if !isBehind { room.resumeReading() }
         case .endEncountered: close()
-        case .errorOccurred:
-            close(reason: (connection.error as? IOError)?.errno == .timedOut ? "write timeout" : nil)
+        case .errorOccurred(let error):
+            close(reason: (error as? IOError)?.errno == .timedOut ? "write timeout" : nil)
         default: break
         }
     }

@@ -32,7 +32,7 @@ final class EchoSession: ConnectionDelegate {
         onClose(self)
     }
 
-    func connection(_ connection: Connection, handle event: Stream.Event) {
+    func connection(_ connection: Connection, handle event: Connection.Event) {
         switch event {
         case .hasBytesAvailable, .hasSpaceAvailable: echo()
         case .endEncountered, .errorOccurred: close()

@@ -90,13 +90,13 @@ private final class Session: ConnectionDelegate, StreamDelegate {
         connection.open(delegate: self)
     }
 
-    func connection(_ connection: Connection, handle event: Stream.Event) {
+    func connection(_ connection: Connection, handle event: Connection.Event) {
         switch event {
         case .openCompleted: opened()
         case .hasBytesAvailable: receive()
         case .hasSpaceAvailable: send()
         case .endEncountered: end(nil)
-        case .errorOccurred: end(connection.error)
+        case .errorOccurred(let error): end(error)
         default: break
         }
     }
@@ -104,7 +104,7 @@ private final class Session: ConnectionDelegate, StreamDelegate {
     func stream(_ stream: Stream, handle event: Stream.Event) {
         switch event {
         case .hasBytesAvailable: send()
-        case .endEncountered: connection.finish()
+        case .endEncountered: try? connection.finish()
         case .errorOccurred: end(stream.streamError)
         default: break
         }

@@ -166,12 +166,14 @@ REACTOR_SAFE bool reactor_event_count_wait(struct reactor_event_count *count, ui
 
 /// Subscribes to `signal`. Returns an eventfd that counts its deliveries, and stores in `token` what ends the
 /// subscription; or -1 with errno.
-REACTOR_SAFE int reactor_signal_subscribe(int signal, void **token);
+REACTOR_SAFE int reactor_signal_subscribe(int signal, uintptr_t *token);
 /// Installs the handler again for a subscription, in case other code has installed another one since.
-REACTOR_SAFE void reactor_signal_catch(void *token);
-/// Ends a subscription, and closes its eventfd. The last one of a signal restores the disposition that other code had installed
-/// last.
-void reactor_signal_unsubscribe(void *token);
+REACTOR_SAFE void reactor_signal_catch(uintptr_t token);
+/// Stops counting. The last subscription of a signal restores the disposition that other code had installed last. The eventfd
+/// stays, with its count.
+void reactor_signal_stop(uintptr_t token);
+/// Ends a subscription, as reactor_signal_stop does, and closes its eventfd.
+void reactor_signal_unsubscribe(uintptr_t token);
 
 // MARK: Descriptors
 

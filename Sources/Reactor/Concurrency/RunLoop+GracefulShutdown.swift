@@ -17,11 +17,13 @@ extension RunLoop {
     /// gets, or ``GracefulShutdown/current``. After the grace the body's task is cancelled, and with it its child tasks.
     /// Connections that end so are closed, which sends what was written.
     ///
-    /// The loop catches the signals, in the common modes, until the first of them arrives. Then their earlier actions are
-    /// restored: a second signal ends the process at once, as it would have without this call.
+    /// The loop catches the signals, in the common modes, until it has served the first of them. Then their earlier actions are
+    /// restored: a second signal, of any kind, ends the process, as it would have without this call. While a callback keeps the
+    /// loop busy, signals wait for it.
     ///
     /// Returns when the body has, and waits for child tasks that ignore their cancellation. An inner shutdown begins with the
-    /// outer one. If the loop's thread ends, the signals are not caught any more.
+    /// outer one. If the loop's thread ends, the signals are not caught any more, and the grace is over when the shutdown
+    /// begins, as there is no clock for it.
     ///
     /// - Parameters:
     ///   - signals: The signals that begin the shutdown; none if only ``GracefulShutdown/begin()`` does.
@@ -38,16 +40,23 @@ extension RunLoop {
     ) async throws -> Success? {
         require(grace >= .zero, "A grace must not be negative: \(grace).")
         let (shutdown, outer) = (GracefulShutdown(), GracefulShutdown.current)
-        let events = try self.events(of: signals, inModes: [.common]) { signal, count in
+        let caught = CaughtSignals()
+        let events = try self.events(of: signals, inModes: [.common], subscribed: caught.add) {
+            signal, count in
+            let others = caught.stop()
             shutdown.begin()
-            // The first has restored the action of the others.
-            if count > 1 { kill(getpid(), signal.rawValue) }
+            // A second one, which now has the action that it had before.
+            if let second = count > 1 ? signal : others.first { kill(getpid(), second.rawValue) }
         }
-        let observation = shutdown.observe { events.end() }
+        let observation = shutdown.observe {
+            _ = caught.stop()
+            events.end()
+        }
         let outerObservation = outer?.observe { shutdown.begin() }
         defer {
             withExtendedLifetime(observation) {}
             withExtendedLifetime(outerObservation) {}
+            _ = caught.stop()
             events.end()
         }
         return try await GracefulShutdown.$inherited.withValue(shutdown) {
@@ -87,5 +96,20 @@ extension RunLoop {
             try await shutdown.waitUntilBegun()
             try await clock().sleep(for: grace)
         } catch is CancellationError {}
+    }
+}
+
+/// The subscriptions to the signals that begin a shutdown.
+private final class CaughtSignals: Sendable {
+    private let subscriptions = Mutex<[SignalSubscription]>([])
+
+    func add(_ subscription: SignalSubscription) { subscriptions.withLock { $0.append(subscription) } }
+
+    /// Restores the signals' earlier actions at once, on any thread.
+    ///
+    /// - Returns: The signals that were caught, and that the loop has not served.
+    func stop() -> [Signal] {
+        let stopped = subscriptions.withLock { exchange(&$0, with: []) }
+        return stopped.filter { $0.stop() > 0 }.map { $0.signal }
     }
 }

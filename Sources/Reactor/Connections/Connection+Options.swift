@@ -18,14 +18,29 @@ extension Connection {
         public var writeTimeout: Duration? { didSet { Self.check(writeTimeout) } }
         /// How long a connection that was closed may take to send what was written, and to wait for the peer to close too; then
         /// it is reset, and fails with `Errno.timedOut` if bytes are lost. Nil, the default, for 30 s and as long as the bytes
-        /// take at 1 KiB a second. A peer that takes none is reset after the write timeout, or 30 s.
+        /// take at 1 KiB a second, but 5 min at most. A peer that takes none is reset after the write timeout, or 30 s.
         public var closeTimeout: Duration? { didSet { Self.check(closeTimeout) } }
         /// Whether the kernel sends small writes at once instead of collecting them (`TCP_NODELAY`, tcp(7)). True unless set:
         /// otherwise a message of more than one write may wait up to 40 ms for the peer's acknowledgement. IP only.
         public var noDelay: Bool
-        /// Whether the kernel probes a silent peer and fails the connection when it is gone (`SO_KEEPALIVE`, socket(7)). The
-        /// probes begin after two hours by default (tcp(7)); ``idleTimeout`` is the prompt way.
-        public var keepAlive: Bool
+        /// When the kernel probes a silent peer, to fail the connection when it is gone (`SO_KEEPALIVE`, socket(7)). Nil, the
+        /// default, for never: ``idleTimeout`` does without the peer's part. TCP only.
+        public var keepAlive: KeepAlive?
+        /// How long bytes that were sent may wait for their acknowledgement before the kernel fails the connection with
+        /// `Errno.timedOut` (`TCP_USER_TIMEOUT`, tcp(7)), in whole milliseconds. Nil, the default, for the system's: some 15 min.
+        /// ``writeTimeout`` is for bytes that the kernel has not accepted yet.
+        public var userTimeout: Duration? { didSet { Self.check(userTimeout) } }
+        /// How many bytes the kernel queues until they are acknowledged, and for a Unix-domain socket until they are read
+        /// (`SO_SNDBUF`, socket(7)). Linux doubles it for its own needs, and caps it at `net.core.wmem_max`. Nil, the default,
+        /// for as many as the kernel finds useful: up to 4 MB on most systems.
+        public var sendBufferSize: Int? { didSet { Self.check(sendBufferSize) } }
+        /// How many bytes the kernel keeps until they are read (`SO_RCVBUF`, socket(7)): doubled, and capped at
+        /// `net.core.rmem_max`. Nil, the default, for as many as the kernel finds useful: up to 6 MB on most systems.
+        public var receiveBufferSize: Int? { didSet { Self.check(receiveBufferSize) } }
+        /// The number of unsent bytes from which on the kernel accepts no more (`TCP_NOTSENT_LOWAT`, tcp(7)): what is written
+        /// later, such as a newer price or a more urgent frame, waits behind no more than that. The throughput stays, as the
+        /// bytes in flight do not count. Nil, the default, for the system's: no limit but the buffer's size.
+        public var unsentLowWaterMark: Int? { didSet { Self.check(unsentLowWaterMark) } }
         /// How many bytes ``Connection/send(_:)-([UInt8])`` accepts beyond those that the kernel takes, and in one message.
         /// 64 KiB unless set; 0 for a connection that tasks alone write.
         public var writeBufferSize: Int { didSet { Self.check(writeBufferSize) } }
@@ -35,19 +50,25 @@ extension Connection {
 
         /// Creates options.
         ///
-        /// - Precondition: The timeouts are positive, and the write buffer's size is not negative. Setting them has the same
-        ///   precondition.
+        /// - Precondition: The timeouts, the kernel's sizes and the low-water mark are positive, and the write buffer's size is
+        ///   not negative. Setting them has the same precondition.
         public init(
             connectTimeout: Duration = .seconds(75), idleTimeout: Duration? = nil,
             writeTimeout: Duration? = nil, closeTimeout: Duration? = nil,
-            noDelay: Bool = true, keepAlive: Bool = false, writeBufferSize: Int = 65_536,
-            proxy: StreamProxy? = nil
+            noDelay: Bool = true, keepAlive: KeepAlive? = nil, userTimeout: Duration? = nil,
+            sendBufferSize: Int? = nil, receiveBufferSize: Int? = nil, unsentLowWaterMark: Int? = nil,
+            writeBufferSize: Int = 65_536, proxy: StreamProxy? = nil
         ) {
             (self.connectTimeout, self.idleTimeout) = (connectTimeout, idleTimeout)
             (self.writeTimeout, self.closeTimeout) = (writeTimeout, closeTimeout)
-            (self.noDelay, self.keepAlive) = (noDelay, keepAlive)
+            (self.noDelay, self.keepAlive, self.userTimeout) = (noDelay, keepAlive, userTimeout)
+            (self.sendBufferSize, self.receiveBufferSize) = (sendBufferSize, receiveBufferSize)
+            self.unsentLowWaterMark = unsentLowWaterMark
             (self.writeBufferSize, self.proxy) = (writeBufferSize, proxy)
-            for timeout in [connectTimeout, idleTimeout, writeTimeout, closeTimeout] { Self.check(timeout) }
+            for timeout in [connectTimeout, idleTimeout, writeTimeout, closeTimeout, userTimeout] {
+                Self.check(timeout)
+            }
+            for size in [sendBufferSize, receiveBufferSize, unsentLowWaterMark] { Self.check(size) }
             Self.check(writeBufferSize)
         }
 
@@ -56,14 +77,45 @@ extension Connection {
             require(timeout > .zero, "A timeout of a connection must be positive, not \(timeout).")
         }
 
+        private static func check(_ kernelSize: Int?) {
+            guard let kernelSize else { return }
+            require(kernelSize > 0, "A size of the kernel's must be positive, not \(kernelSize).")
+        }
+
         private static func check(_ writeBufferSize: Int) {
             require(writeBufferSize >= 0, "A write buffer cannot have \(writeBufferSize) bytes.")
+        }
+
+        var kernelOptions: KernelSocketOptions {
+            KernelSocketOptions(
+                noDelay: noDelay, keepAlive: keepAlive, userTimeout: userTimeout,
+                sendBufferSize: sendBufferSize,
+                receiveBufferSize: receiveBufferSize, unsentLowWaterMark: unsentLowWaterMark)
         }
 
         /// - Parameter isAccepted: Whether the socket has the options that its listener's has.
         func apply(to socket: SocketConnection, isAccepted: Bool) {
             if isAccepted, self == .standard { return }
             socket.setOptions(self, isAccepted)
+        }
+    }
+
+    /// When the kernel probes a silent peer, and when it gives up (tcp(7)).
+    public struct KeepAlive: Sendable, Hashable {
+        /// How long the peer is silent before the first probe, in whole seconds up to 32,767. Nil for the system's: two hours.
+        public var idle: Duration?
+        /// The time between two probes, likewise. Nil for the system's: 75 s.
+        public var interval: Duration?
+        /// How many probes without an answer fail the connection with `Errno.timedOut`: at most 127. Nil for the system's: 9.
+        public var count: Int?
+
+        /// Creates a value.
+        ///
+        /// - Precondition: What is given is positive.
+        public init(idle: Duration? = nil, interval: Duration? = nil, count: Int? = nil) {
+            for duration in [idle, interval] { Options.check(duration) }
+            require(count ?? 1 > 0, "The kernel probes a peer at least once, not \(count!) times.")
+            (self.idle, self.interval, self.count) = (idle, interval, count)
         }
     }
 
@@ -110,10 +162,13 @@ extension SocketConnection {
             let (idle, write) = (options.idleTimeout, options.writeTimeout)
             state.details.options = SocketOptions(
                 connectTimeout: options.connectTimeout, idleTimeout: idle, writeTimeout: write,
-                closeTimeout: options.closeTimeout,
-                noDelay: options.noDelay && !isAccepted ? true : nil,
-                keepAlive: options.keepAlive ? true : nil)
+                closeTimeout: options.closeTimeout, kernel: options.kernelOptions)
             return true
+        }
+        if !isAccepted {
+            try? shared.use { (number) throws(Errno) in
+                options.kernelOptions.apply(to: FileDescriptor(rawValue: number))
+            }
         }
         if let proxy = options.proxy { _ = setProperty(proxy, .streamProxy) }
     }

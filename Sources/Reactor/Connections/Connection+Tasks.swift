@@ -12,56 +12,45 @@ extension Connection {
     ///   - port: The port.
     ///   - options: Options of the socket.
     ///   - security: What protects the bytes; nil for plain text. The handshake is part of connecting.
-    ///   - timeout: How long all of it may take; nil for the options' connect timeout.
     /// - Returns: The open connection.
     /// - Throws: ``IOError``; the error of `security`; `CancellationError`.
     nonisolated(nonsending) public static func connect(
-        toHost host: String, port: UInt16, options: Options = Options(), security: Security? = nil,
-        timeout: Duration? = nil
+        toHost host: String, port: UInt16, options: Options = Options(), security: Security? = nil
     ) async throws -> Connection {
-        let options = try options.limited(by: timeout, "\(host):\(port)")
         let connection = Connection(toHost: host, port: port, options: options, security: security)
         try await connection.open()
         return connection
     }
 
     /// Connects to an IPv4, IPv6 or Unix-domain address; otherwise as
-    /// ``connect(toHost:port:options:security:timeout:)``.
+    /// ``connect(toHost:port:options:security:)``.
     nonisolated(nonsending) public static func connect(
-        to address: SocketAddress, options: Options = Options(), security: Security? = nil,
-        timeout: Duration? = nil
+        to address: SocketAddress, options: Options = Options(), security: Security? = nil
     ) async throws -> Connection {
-        let options = try options.limited(by: timeout, "\(address)")
         let connection = Connection(to: address, options: options, security: security)
         try await connection.open()
         return connection
     }
 
-    /// Waits until the connection is open, and opens it if nothing has.
+    /// Opens the connection if necessary, and waits until it is open. Any number of tasks may wait.
     ///
     /// Reads and writes do that by themselves. An attempt that fails, or whose task is cancelled, closes the connection.
     ///
-    /// - Throws: As ``connect(toHost:port:options:security:timeout:)``.
+    /// - Throws: As ``connect(toHost:port:options:security:)``.
     nonisolated(nonsending) public func open() async throws {
-        if halves.input.streamStatus == .open, halves.output.streamStatus != .notOpen { return }
-        let use = try StreamUse(halves.input)
+        openBoth()
+        if halves.input.engine.isOpen || halves.input.streamStatus == .atEnd { return }
         do {
-            try await use.waitUntilOpen(isolation: #isolation)
-            halves.output.open()
+            if let use = try? StreamUse(halves.input) {
+                try await use.waitUntilOpen(isolation: #isolation)
+            } else {
+                // A task that reads waits there.
+                try await inTurn(nil) { _ in try await halves.output.waitUntilOpen(timeout: nil) }
+            }
         } catch {
             close()
             throw error
         }
-    }
-}
-
-extension Connection.Options {
-    fileprivate func limited(by timeout: Duration?, _ subject: @autoclosure () -> String) throws -> Self {
-        guard let timeout else { return self }
-        guard timeout > .zero else { throw IOError(.connect, subject(), .timedOut) }
-        var options = self
-        options.connectTimeout = timeout
-        return options
     }
 }
 
@@ -297,49 +286,5 @@ extension Connection {
 
     private func failure(_ error: Errno) -> any Error {
         error == .canceled ? CancellationError() : halves.output.engine.failure(.endOfWait(error))
-    }
-}
-
-// MARK: - Both directions
-
-extension Connection {
-    /// Serves both directions at once: each closure is a child task with the isolation of the calling code. If one throws, the
-    /// other is cancelled.
-    ///
-    /// ```swift
-    /// try await connection.run(cancelsWriting: true) {
-    ///     for try await line in connection.lines() { print(line) }
-    /// } writing: {
-    ///     for await _ in RunLoop.main.ticks(every: .seconds(30)) { try await connection.write("ping\n") }
-    /// }
-    /// ```
-    ///
-    /// - Parameters:
-    ///   - cancelsWriting: Whether `writing` is cancelled when `reading` returns. A peer that ends its output may still wait
-    ///     for answers; a write that is cancelled after some bytes fails the connection.
-    ///   - reading: Reads the connection.
-    ///   - writing: Writes it. When it returns, `reading` continues.
-    /// - Throws: What the first of them throws.
-    nonisolated(nonsending) public func run(
-        cancelsWriting: Bool = false,
-        // Without the attribute, the closures of an actor would have to await what they use of it.
-        @_inheritActorContext reading: @escaping @Sendable () async throws -> Void,
-        @_inheritActorContext writing: @escaping @Sendable () async throws -> Void
-    ) async throws {
-        try await withThrowingTaskGroup { group in
-            group.addTask {
-                try await writing()
-                return false
-            }
-            group.addTask {
-                try await reading()
-                return true
-            }
-            // Before the group ends, which waits for the other.
-            defer { group.cancelAll() }
-            while let hasRead = try await group.next() {
-                if hasRead, cancelsWriting { break }
-            }
-        }
     }
 }

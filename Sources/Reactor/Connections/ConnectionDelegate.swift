@@ -4,11 +4,11 @@ import Synchronization
 ///
 /// ```swift
 /// final class Echo: ConnectionDelegate {
-///     func connection(_ connection: Connection, handle event: Stream.Event) {
+///     func connection(_ connection: Connection, handle event: Connection.Event) {
 ///         switch event {
 ///         case .hasBytesAvailable, .hasSpaceAvailable:
 ///             try? connection.send(connection.receive(upTo: connection.writableCount))
-///         case .endEncountered: connection.finish()
+///         case .endEncountered: try? connection.finish()
 ///         default: break
 ///         }
 ///     }
@@ -17,21 +17,28 @@ import Synchronization
 public protocol ConnectionDelegate: AnyObject {
     /// Called for one event of `connection`.
     ///
-    /// The events are those of streams, each for the whole connection:
-    /// - ``Stream/Event/openCompleted``: once, before any other but an error.
-    /// - ``Stream/Event/hasBytesAvailable``: there are bytes to receive, or the end, which ``Connection/receive(upTo:)`` then
-    ///   finds. Delivered again only after a read.
-    /// - ``Stream/Event/hasSpaceAvailable``: there is room to send. Delivered again only after a write.
-    /// - ``Stream/Event/endEncountered``: the peer has ended its direction. Sending continues.
-    /// - ``Stream/Event/errorOccurred``: the connection has failed, and is closed when this returns;
-    ///   ``Connection/state-swift.property`` has the error. The last event.
-    ///
     /// It may use the connection and others in any way, and run the loop again. No other event of the connection is delivered
     /// before it returns.
-    func connection(_ connection: Connection, handle event: Stream.Event)
+    func connection(_ connection: Connection, handle event: Connection.Event)
 }
 
 extension Connection {
+    /// What has happened to a connection, for its delegate.
+    @nonexhaustive
+    public enum Event: Sendable {
+        /// The connection is open. Once, before any other event but an error.
+        case openCompleted
+        /// There are bytes to receive, or the end, which ``Connection/receive(upTo:)`` then finds. Delivered again only after a
+        /// read.
+        case hasBytesAvailable
+        /// There is room to send. Delivered again only after a write.
+        case hasSpaceAvailable
+        /// The peer has ended its direction. Sending continues.
+        case endEncountered
+        /// The connection has failed, and is closed when the delegate returns. The last event.
+        case errorOccurred(any Error)
+    }
+
     /// Opens the connection, and delivers its events to `delegate`, on the calling thread's loop.
     ///
     /// The connection keeps itself and the delegate until it is closed, has failed or has ended in both directions, or until
@@ -43,9 +50,10 @@ extension Connection {
     /// - Precondition: The connection has not been opened.
     @available(*, noasync, message: "tasks read and write without a delegate")
     public func open(delegate: any ConnectionDelegate, forMode mode: RunLoop.Mode = .common) {
-        if halves.input.engine.isClosed { return }
+        let status = halves.input.streamStatus
+        if status == .closed || status == .error { return }
         require(
-            halves.input.streamStatus == .notOpen,
+            status == .notOpen,
             "Connection.open(delegate:) was called on a connection that has been opened.")
         let loop = RunLoop.ofCallingThread
         let delivery = ConnectionDelivery(of: self, to: delegate)
@@ -60,7 +68,7 @@ extension Connection {
 
     /// Takes up to `count` bytes that have arrived, and waits for none.
     ///
-    /// At the end this finds it, and ``Stream/Event/endEncountered`` follows.
+    /// At the end this finds it, and ``Event/endEncountered`` follows.
     ///
     /// - Returns: None if none have arrived, at the end, and after a failure, which events tell apart.
     public func receive(upTo count: Int = InputStream.defaultChunkSize) -> [UInt8] {
@@ -83,43 +91,52 @@ extension Connection {
 
     /// How many bytes ``send(_:)-([UInt8])`` accepts now.
     public var writableCount: Int {
-        guard halves.output.engine.isOpen else { return 0 }
-        let room = max(writeBufferSize - (socket.bufferSlot.buffer?.count ?? 0), 0)
-        guard let channel = socket.channel else { return room }
-        // Each record of 16 KiB has a head and a tail.
-        return channel.isEstablished ? max(room - (room / 16_384 + 1) * 32, 0) : 0
+        guard halves.output.engine.isOpen, socket.channel?.isEstablished ?? true else { return 0 }
+        return capacity(beside: socket.bufferSlot.buffer?.count ?? 0)
+    }
+
+    /// How many bytes can be sent when `count` bytes wait.
+    private func capacity(beside count: Int) -> Int {
+        let room = writeBufferSize - count
+        return max(socket.channel == nil ? room : room - SecureChannel.overhead(of: room), 0)
     }
 
     /// Sends all of `bytes`, or none: what the kernel does not take now waits in the connection, and is sent in the background.
     /// Any thread.
     ///
     /// - Throws: ``IOError`` with `Errno.noBufferSpace` if there are more bytes than ``writableCount``: then an event for space
-    ///   follows. `Errno.messageTooLong` if there are more than the write buffer's size, `Errno.resourceBusy` while a task
+    ///   follows. `Errno.messageTooLong` if there are more than it has room for when it is empty, `Errno.resourceBusy` while a task
     ///   writes or finishes, `Errno.socketNotConnected` before the connection is open. `Errno.tooManyOpenFiles`, and the
     ///   connection has failed, if the process has no descriptor left to send the rest by. Or the error of the connection.
     public func send(_ bytes: [UInt8]) throws { try bytes.withBytes { bytes throws in try send(bytes) } }
 
     /// Sends bytes that it borrows, such as a part of an array; otherwise as ``send(_:)-([UInt8])``.
     public func send(_ bytes: RawSpan) throws {
-        try sending.withLock { _ in try sendInTurn(bytes) }
+        try sending.withLock { _ in try withTurn { _ in try sendWhole(bytes) } }
     }
 
     /// Sends a text in UTF-8; otherwise as ``send(_:)-([UInt8])``.
     public func send(_ text: String) throws { try send(Array(text.utf8)) }
 
-    /// Ends the output once everything that was sent has left; bytes from the peer are still received. Any thread.
+    /// Ends the output once everything that was sent has left; bytes from the peer are still received. Does nothing if the
+    /// output has ended. Any thread.
     ///
-    /// Does nothing if that has been called, or the connection is not open.
-    public func finish() {
-        sending.withLock { _ in
-            if halves.output.engine.isOpen { try? halves.output.shutDown() }
+    /// - Throws: ``IOError`` with `Errno.resourceBusy` while a task writes or finishes, `Errno.socketNotConnected` before the
+    ///   connection is open, or the error of the connection.
+    public func finish() throws {
+        try sending.withLock { _ in
+            try withTurn { output in
+                if output.engine.isClosed { throw error ?? output.engine.failure(.badFileDescriptor) }
+                if output.streamStatus != .atEnd { try output.shutDown() }
+            }
         }
         if peerHasEnded.load(ordering: .sequentiallyConsistent), halves.output.streamStatus == .atEnd {
             close()
         }
     }
 
-    private func sendInTurn(_ bytes: RawSpan) throws {
+    /// Calls `body`, which writes without waiting, unless a task writes or the connection is not open yet.
+    private func withTurn<Result>(_ body: (OutputStream) throws -> Result) throws -> Result {
         let engine = halves.output.engine
         switch engine.status {
         case .notOpen, .opening: throw engine.failure(.socketNotConnected)
@@ -127,7 +144,12 @@ extension Connection {
         }
         guard turns.takeIfFree() else { throw engine.failure(.resourceBusy) }
         defer { turns.pass() }
-        guard bytes.byteCount <= writeBufferSize else { throw engine.failure(.messageTooLong) }
+        return try body(halves.output)
+    }
+
+    private func sendWhole(_ bytes: RawSpan) throws {
+        let engine = halves.output.engine
+        guard bytes.byteCount <= capacity(beside: 0) else { throw engine.failure(.messageTooLong) }
         guard bytes.byteCount <= writableCount || !engine.isOpen else {
             requestSpace()
             throw engine.failure(.noBufferSpace)
@@ -159,8 +181,6 @@ extension Connection {
 private final class ConnectionDelivery: StreamDelegate {
     private let connection: Connection
     private let delegate: any ConnectionDelegate
-    /// Whether sending has failed. Bytes that arrived before that are delivered first.
-    private var cannotSend = false
     /// Whether the delegate is being called. A run of the loop within that leaves further events for later.
     private var isCalling = false
     private var waiting: [(isInput: Bool, event: Stream.Event)] = []
@@ -197,26 +217,30 @@ private final class ConnectionDelivery: StreamDelegate {
     private func handleInput(_ event: Stream.Event) {
         if event == .endEncountered { connection.peerHasEnded.store(true, ordering: .sequentiallyConsistent) }
         deliver(event)
-        guard peerHasEnded, !isClosed else { return }
-        if cannotSend {
-            fail()
-        } else if connection.halves.output.streamStatus == .atEnd {
-            connection.close()
-        }
+        if peerHasEnded, !isClosed, connection.halves.output.streamStatus == .atEnd { connection.close() }
     }
 
     /// Sending has failed: delivers the bytes that arrived before that, as long as the delegate takes them.
     private func failAfterInput() {
-        cannotSend = true
         while !isClosed, connection.halves.input.hasBytesAvailable {
             connection.hasReceived.store(false, ordering: .relaxed)
             deliver(.hasBytesAvailable)
             guard connection.hasReceived.load(ordering: .relaxed) else { break }
         }
-        if !isClosed, !peerHasEnded { fail() }
+        if !isClosed { fail() }
     }
 
-    private func deliver(_ event: Stream.Event) { delegate.connection(connection, handle: event) }
+    private func deliver(_ event: Stream.Event) {
+        let connectionEvent: Connection.Event =
+            switch event {
+            case .openCompleted: .openCompleted
+            case .hasBytesAvailable: .hasBytesAvailable
+            case .hasSpaceAvailable: .hasSpaceAvailable
+            case .endEncountered: .endEncountered
+            default: .errorOccurred(connection.error!)
+            }
+        delegate.connection(connection, handle: connectionEvent)
+    }
 
     private func fail() {
         deliver(.errorOccurred)

@@ -176,6 +176,7 @@ extension RunLoop {
     /// - Parameter received: Called on the loop's thread, with the number of deliveries, before the task continues.
     func events(
         of signals: [Signal], inModes modes: [Mode],
+        subscribed: (SignalSubscription) -> Void = { _ in },
         received: @escaping @Sendable (Signal, Int) -> Void = { _, _ in }
     ) throws(IOError) -> Events<Signal, any Error> {
         try Events(on: self, inModes: modes, "signals") { continuation throws(IOError) in
@@ -187,6 +188,7 @@ extension RunLoop {
                         continuation.yield(signal) { $0 == signal }
                     }
                 }
+                if let subscription = source.subscription { subscribed(subscription) }
                 sources.append(source)
             }
             return (sources, nil)

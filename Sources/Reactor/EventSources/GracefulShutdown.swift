@@ -3,12 +3,12 @@ import Synchronization
 /// The end of a program, or of a part of it, that leaves its work time to finish: see
 /// ``RunLoop/withGracefulShutdown(on:grace:_:)``.
 ///
-/// What waits for the next message, and may be cut short, is the operation of ``cancelWhenBegun(_:)``. What finishes by itself
-/// needs nothing, and has the grace.
+/// Wait for the next message in ``cancelWhenBegun(_:)``: that wait can be cut short. Work that finishes by itself needs no call:
+/// it has the grace.
 public final class GracefulShutdown: Sendable {
     private struct State {
         var hasBegun = false
-        var handlers: [(number: Int, body: @Sendable () -> Void)] = []
+        var handlers: [Int: @Sendable () -> Void] = [:]
         var lastNumber = 0
     }
 
@@ -27,9 +27,9 @@ public final class GracefulShutdown: Sendable {
     public func begin() {
         let handlers = state.withLock { state in
             state.hasBegun = true
-            return exchange(&state.handlers, with: [])
+            return exchange(&state.handlers, with: [:])
         }
-        for handler in handlers { handler.body() }
+        for (_, handler) in handlers.sorted(by: { $0.key < $1.key }) { handler() }
     }
 
     /// Waits until the shutdown begins; for servers with a delegate, a task calls ``Listener/drain()`` after it.
@@ -85,7 +85,7 @@ public final class GracefulShutdown: Sendable {
         let number = state.withLock { state -> Int? in
             guard !state.hasBegun else { return nil }
             state.lastNumber += 1
-            state.handlers.append((state.lastNumber, handler))
+            state.handlers[state.lastNumber] = handler
             return state.lastNumber
         }
         if number == nil { handler() }
@@ -93,9 +93,7 @@ public final class GracefulShutdown: Sendable {
     }
 
     private func removeHandler(_ number: Int) {
-        let dropped = state.withLock { state in
-            state.handlers.firstIndex { $0.number == number }.map { state.handlers.remove(at: $0) }
-        }
+        let dropped = state.withLock { $0.handlers.removeValue(forKey: number) }
         withExtendedLifetime(dropped) {}
     }
 

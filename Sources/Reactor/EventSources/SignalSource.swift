@@ -29,7 +29,7 @@ public final class SignalSource: EventSource {
     /// The signal.
     public let signal: Signal
 
-    private var subscription: Subscription?
+    private(set) var subscription: SignalSubscription?
     private var handler: ((SignalSource, Int) -> Void)?
 
     /// Begins to catch `signal`; deliveries are counted until the source is in a loop.
@@ -42,12 +42,9 @@ public final class SignalSource: EventSource {
     ///   can be made.
     public init(_ signal: Signal, handler: @escaping (SignalSource, _ deliveries: Int) -> Void) throws(Errno)
     {
-        let subscription = try Subscription(to: signal)
-        let counter = subscription.counter
-        self.signal = signal
-        self.subscription = consume subscription
-        self.handler = handler
-        super.init(counter, for: .readable)
+        let subscription = try SignalSubscription(to: signal)
+        (self.signal, self.subscription, self.handler) = (signal, subscription, handler)
+        super.init(subscription.counter, for: .readable)
     }
 
     override var summary: String { "\(signal)\(isValid ? "" : " (cancelled)")" }
@@ -73,25 +70,31 @@ public final class SignalSource: EventSource {
 }
 
 /// Catches a signal and counts it in an eventfd(2) until its lifetime ends; the last one restores the earlier action.
-///
-/// `@safe`: the token is set once, belongs to this value alone, and is freed by `deinit`.
-@safe
-private struct Subscription: ~Copyable {
+final class SignalSubscription: Sendable {
+    let signal: Signal
     let counter: CInt
     private let owner: DescriptorOwner
-    @safe private let token: UnsafeMutableRawPointer
+    private let token: UInt
 
     init(to signal: Signal) throws(Errno) {
-        var token: UnsafeMutableRawPointer?
+        var token: UInt = 0
         counter = try SystemCall.make { reactor_signal_subscribe(signal.rawValue, &token) }
         owner = DescriptorOwner(of: counter)
-        unsafe self.token = token.unsafelyUnwrapped
+        (self.signal, self.token) = (signal, token)
     }
 
     deinit {
         owner.release(counter)
-        unsafe reactor_signal_unsubscribe(token)
+        reactor_signal_unsubscribe(token)
     }
 
     func catchSignal() { reactor_signal_catch(token) }
+
+    /// Catches the signal no more, from now on. Any thread.
+    ///
+    /// - Returns: How often it was caught and not served.
+    func stop() -> UInt64 {
+        reactor_signal_stop(token)
+        return takeCount(ofEventCounter: counter)
+    }
 }

@@ -71,8 +71,10 @@ final class GracefulClose: EventSource {
     ///   - socket: A descriptor that nothing else uses.
     ///   - engine: The engine whose stream fails if bytes are lost.
     static func begin(_ socket: SharedDescriptor, within limits: WriteBuffer.Limits?, engine: StreamEngine?) {
-        guard endOutput(of: socket) else { return socket.close() }
-        start(socket, readsInput: true, limits, engine)
+        if endOutput(of: socket) { return start(socket, readsInput: true, limits, engine) }
+        // A peer that has reset the connection acknowledges nothing more.
+        if socket.hasLostBytes { engine?.noteLostBytes(.connectionReset) }
+        socket.close()
     }
 
     /// Ends the output, and drops the input that has arrived. Returns whether there is something to wait for.
@@ -80,8 +82,15 @@ final class GracefulClose: EventSource {
         // A Unix-domain peer has everything that was sent. Only unread input would reset its connection.
         let isTCP = socket.isTCP
         try? socket.shutDown(isTCP ? SHUT_WR : SHUT_RDWR)
-        guard case .open = socket.discardInput() else { return false }
-        return isTCP
+        guard isTCP else {
+            _ = socket.discardInput()
+            return false
+        }
+        switch socket.discardInput() {
+        case .open: return true
+        case .atEnd: return socket.unacknowledgedByteCount > 0 && !socket.hasLostBytes
+        case .failed: return false
+        }
     }
 
     /// Delays process exit until the peer has acknowledged the bytes that were sent before shutdown(2).
@@ -130,6 +139,7 @@ final class GracefulClose: EventSource {
         guard !isEnded else { return }
         // Getting SO_ERROR clears it, and the stream may still be reading.
         if readsInput, let error = socket.socketError { return fail(error) }
+        if socket.hasLostBytes { return fail(.connectionReset) }
         if !readsInput, socket.events(among: 0) & CInt(POLLERR | POLLHUP) != 0 { return cancel() }
         // At exit nothing else reads, and unread input would reset the connection.
         if PendingOutput.isExiting { _ = socket.discardInput() }
@@ -140,7 +150,10 @@ final class GracefulClose: EventSource {
         let hasWaited = min(stall, silence) >= Self.quietTimeout || stall >= Self.sendingTimeout
         if left == 0, isAtEnd || !readsInput || PendingOutput.isExiting || hasWaited { return cancel() }
         let isLate = limits.end.map { $0 <= now } ?? false
-        if left > 0, isLate || stall >= limits.stallTimeout { return fail(.timedOut) }
+        if left > 0, isLate || stall >= limits.stallTimeout {
+            // An output that was only shut down has an input that may still be read, and its bytes are the kernel's.
+            return readsInput ? fail(.timedOut) : cancel()
+        }
         if isLate { return cancel() }
         timer?.invalidate()
         timer = Timer.scheduled(after: interval) { _ in self.check() }
@@ -150,9 +163,8 @@ final class GracefulClose: EventSource {
     private func fail(_ error: Errno) {
         // The last acknowledgement may have arrived since the last check.
         if min(unacknowledged, socket.unacknowledgedByteCount) > 0 { engine?.noteLostBytes(error) }
-        // Closing would leave the bytes to the kernel, for as long as the peer takes. An output that was only shut down has
-        // an input that may still be read.
-        if readsInput, error == .timedOut { socket.reset() }
+        // Closing would leave the bytes to the kernel, for as long as the peer takes.
+        if error == .timedOut { socket.reset() }
         cancel()
     }
 

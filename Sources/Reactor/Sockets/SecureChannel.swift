@@ -120,6 +120,9 @@ final class SecureChannel: Sendable {
 
     // MARK: Sending
 
+    /// How many bytes protecting `count` bytes adds at most: each record of 16 KiB has a head and a tail.
+    static func overhead(of count: Int) -> Int { (count / 16_384 + 1) * 32 }
+
     /// Sends all of `bytes`.
     func send(_ bytes: RawSpan, for connection: SocketConnection) throws(Errno) {
         let wire = connection.wire

@@ -65,7 +65,7 @@ package struct SocketWire: Sendable {
     /// Receives bytes: 0 at the end, nil if there are none.
     package func receive(into buffer: inout MutableRawSpan) throws(Errno) -> Int? {
         let count = try connection.shared.receive(into: &buffer)
-        if count ?? 0 > 0 { connection.noteReceived() }
+        connection.noteReceived(ofSocket: count ?? 0)
         return count
     }
 

@@ -79,7 +79,9 @@ extension SharedDescriptor {
     }
 
     /// Whether received bytes are unread (`FIONREAD`, tcp(7)).
-    var hasUnreadBytes: Bool { queuedByteCount(UInt(FIONREAD)) > 0 }
+    var hasUnreadBytes: Bool { unreadByteCount > 0 }
+
+    var unreadByteCount: Int { queuedByteCount(UInt(FIONREAD)) }
 
     /// The number of sent bytes that the peer has not acknowledged (`SIOCOUTQ`, tcp(7)). 0 for sockets other
     /// than TCP's, whose bytes are in the peer's queue as soon as they are sent.
@@ -90,6 +92,19 @@ extension SharedDescriptor {
 
     /// Whether the kernel may reset the connection: it may reset all but Unix-domain ones.
     var isTCP: Bool { option(SO_DOMAIN).map { $0 != AF_UNIX } ?? false }
+
+    /// Whether there are sent bytes that the peer will never acknowledge, because the connection was reset. Also if another call
+    /// has taken the error.
+    var hasLostBytes: Bool {
+        let state = try? use { (number) throws(Errno) in
+            // The state of the connection is the first byte of the answer.
+            try FileDescriptor(rawValue: number).option(CInt(IPPROTO_TCP), TCP_INFO) & 0xff
+        }
+        return state == Self.closedState && unacknowledgedByteCount > 0
+    }
+
+    /// TCP_CLOSE of tcp(7).
+    private static let closedState: CInt = 7
 
     /// Whether bytes were sent to the peer.
     var hasSent: Bool { (try? use { (number) throws(Errno) in reactor_has_sent(number) }) ?? false }

@@ -73,7 +73,7 @@ final class SocketInput: SocketHalf, InputBackend {
     /// A fault is reported after the bytes that arrived before it.
     var failure: Errno? {
         guard let failure = connection.failureForReading else { return nil }
-        return connection.hasReceived || shared.hasUnreadBytes ? nil : failure
+        return connection.hasReceived || connection.hasUnreadBytes ? nil : failure
     }
 
     /// The kernel reports bytes, unless they have been received already.
@@ -86,6 +86,7 @@ final class SocketInput: SocketHalf, InputBackend {
         // The socket cannot be closed during the call: closing the stream takes the engine's lock first.
         let count = try SystemCall.receive(from: shared.number, into: &buffer)
         if connection.isOvertaken { throw .connectionAbort }
+        if count == 0, let error = connection.errorAtEnd { throw error }
         return Transfer(count: count ?? 0, isAtEnd: count == 0)
     }
 
@@ -100,6 +101,7 @@ final class SocketInput: SocketHalf, InputBackend {
     @inline(__always)
     func readIfReady(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
         if connection.isRefused { throw .protocolNotSupported }
+        if let failure { throw failure }
         let count: Int?
         do throws(Errno) { count = try connection.receive(into: &buffer) } catch {
             throw transferFailed(error)
@@ -108,6 +110,7 @@ final class SocketInput: SocketHalf, InputBackend {
             if failure != nil { connection.notify(.input) }
             return Transfer(count: count)
         }
+        if count == 0, let error = connection.errorAtEnd { throw transferFailed(error) }
         if let failure = connection.failure { throw failure }
         return Transfer(count: 0, isAtEnd: count == 0)
     }
@@ -151,7 +154,9 @@ final class SocketOutput: SocketHalf, BufferedOutput {
     func writeNow(_ bytes: RawSpan) throws(Errno) -> Transfer? {
         guard connection.isPlain, !connection.bufferSlot.hasBuffer else { return nil }
         // As in ``SocketInput/readNow(into:)``.
-        let count = try SystemCall.send(bytes, to: target.number)
+        let count = try connection.whileSending { () throws(Errno) in
+            try SystemCall.send(bytes, to: target.number)
+        }
         if connection.isOvertaken { throw .connectionAbort }
         credit.use(count, of: bytes.byteCount)
         return Transfer(count: count, room: count == bytes.byteCount ? .assumed : .full)
@@ -201,8 +206,10 @@ final class SocketOutput: SocketHalf, BufferedOutput {
     func send(_ part: FilePart) -> Transfer? {
         guard failure == nil, connection.channel == nil, buffer?.isEmpty ?? true else { return nil }
         do throws(Errno) {
-            let sent = try target.use { (number) throws(Errno) in
-                try SystemCall.send(part.range, of: part.file, to: number)
+            let sent = try connection.whileSending { () throws(Errno) in
+                try target.use { (number) throws(Errno) in
+                    try SystemCall.send(part.range, of: part.file, to: number)
+                }
             }
             guard sent != 0 else { return nil }
             credit.clear()
@@ -220,7 +227,9 @@ final class SocketOutput: SocketHalf, BufferedOutput {
     func noteFull() { connection.noteSent(0, isBlocked: true) }
 
     func checkPeer() throws(Errno) {
-        if let error = target.socketError { throw error }
+        try connection.whileSending { () throws(Errno) in
+            if let error = target.socketError { throw error }
+        }
     }
 
     func mayAcceptNothing(_ buffer: WriteBuffer?) -> Bool {
@@ -282,7 +291,10 @@ extension SocketConnection {
     /// Sends the bytes of a write buffer, also after the connection was closed.
     var bufferClient: WriteBuffer.Client {
         WriteBuffer.Client(
-            send: { (socket, bytes) throws(Errno) in try socket.send(bytes) },
+            send: { [weak self] (socket, bytes) throws(Errno) in
+                guard let self else { return try socket.send(bytes) }
+                return try whileSending { () throws(Errno) in try socket.send(bytes) }
+            },
             sent: { [weak self] count, isBlocked in self?.noteSent(count, isBlocked: isBlocked) },
             failed: { [weak self] error in self?.fail(error, on: .output) },
             end: { socket, ending, buffer in

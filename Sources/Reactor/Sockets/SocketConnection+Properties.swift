@@ -39,20 +39,19 @@ struct SocketOptions {
     var writeTimeout: Duration?
     /// How long closing may take; nil for ``shortestCloseTimeout``, and as long as what waits takes at ``lowestRate``.
     var closeTimeout: Duration?
-    /// Nil for the system's default.
-    var noDelay: Bool?
-    var keepAlive: Bool?
+    /// Of a socket that the connection makes.
+    var kernel = KernelSocketOptions()
     var serviceType: SocketServiceType?
 
     /// As long as nginx's lingering_time.
     static let shortestCloseTimeout = Duration.seconds(30)
     /// 1 KiB a second: slower than any network in use, and fast enough that a peer holds 64 KiB for a minute only.
     static let lowestRate = 1024.0
+    /// The kernel's buffer of a peer that was fast has megabytes.
+    static let longestCloseTimeout = Duration.seconds(300)
 
-    /// Sets the options of the socket itself. Options that its family does not have are ignored.
-    func apply(to socket: FileDescriptor) {
-        if let noDelay { try? socket.setOption(CInt(IPPROTO_TCP), TCP_NODELAY, noDelay ? 1 : 0) }
-        if let keepAlive { try? socket.setOption(SOL_SOCKET, SO_KEEPALIVE, keepAlive ? 1 : 0) }
+    /// Sets the service type of a socket, if its family has one.
+    func applyServiceType(to socket: FileDescriptor) {
         guard let serviceType else { return }
         // The lower two bits of the octet are for congestion notification.
         let octet = serviceType.codePoint << 2
@@ -65,8 +64,6 @@ struct SocketOptions {
         case .socketConnectTimeoutKey: connectTimeout
         case .socketIdleTimeoutKey: idleTimeout
         case .socketWriteTimeoutKey: writeTimeout
-        case .socketNoDelayKey: noDelay
-        case .socketKeepAliveKey: keepAlive
         case .serviceType: serviceType?.name
         default: nil
         }
@@ -81,8 +78,6 @@ struct SocketOptions {
             return true
         case .socketIdleTimeoutKey: return Self.setTimeout(&idleTimeout, value)
         case .socketWriteTimeoutKey: return Self.setTimeout(&writeTimeout, value)
-        case .socketNoDelayKey: return Self.set(&noDelay, value as? Bool)
-        case .socketKeepAliveKey: return Self.set(&keepAlive, value as? Bool)
         case .serviceType: return Self.set(&serviceType, SocketServiceType(propertyName(value)))
         default: return false
         }
@@ -273,7 +268,7 @@ extension SocketConnection {
         let isSet = state.withLock { state in change(&state) }
         guard isSet else { return false }
         try? shared.use { (number) throws(Errno) in
-            state.withLock { $0.details.options }.apply(to: FileDescriptor(rawValue: number))
+            state.withLock { $0.details.options }.applyServiceType(to: FileDescriptor(rawValue: number))
         }
         startTimeouts()
         return true

@@ -74,6 +74,12 @@ final class SocketConnection: Sendable {
     let state: Mutex<State>
     /// Whether `failure` is set: spares every read and write the lock.
     private let hasFailure = Atomic(false)
+    /// How many bytes had come when the connection failed: they are read before the fault is reported. A peer that
+    /// continues to send does not postpone it.
+    private let unreadCount = Atomic(0)
+    /// The calls that send, and may take the error of a reset from the kernel before a read finds it.
+    private let sendCount = Atomic<Int32>(0)
+    private let sendError = Atomic<Int32>(0)
     /// Whether there are two halves, whose events are announced together.
     let isPair: Bool
     /// Whether the halves' events have been released.
@@ -258,18 +264,55 @@ final class SocketConnection: Sendable {
     // The halves hold no reference to the descriptor, and would retain it for each call.
 
     /// Sends bytes to the socket.
-    func send(_ bytes: RawSpan) throws(Errno) -> Int { try shared.send(bytes) }
+    func send(_ bytes: RawSpan) throws(Errno) -> Int {
+        try whileSending { () throws(Errno) in try shared.send(bytes) }
+    }
+
+    /// Calls `body`, which sends without waiting, and records its error for ``errorAtEnd``.
+    @inline(__always)
+    func whileSending<Result>(_ body: () throws(Errno) -> Result) throws(Errno) -> Result {
+        sendCount.add(1, ordering: .relaxed)
+        defer { sendCount.subtract(1, ordering: .releasing) }
+        do throws(Errno) { return try body() } catch {
+            // The first: later sends fail with EPIPE.
+            _ = sendError.compareExchange(expected: 0, desired: error.rawValue, ordering: .relaxed)
+            throw error
+        }
+    }
+
+    /// Why the end that a read has found is none: the kernel reports a reset once, and a send on another thread may have got it.
+    ///
+    /// A send to a peer that has ended orderly, and reads no more, fails with EPIPE.
+    var errorAtEnd: Errno? {
+        while sendCount.load(ordering: .acquiring) > 0 { sched_yield() }
+        let error = Errno(rawValue: sendError.load(ordering: .relaxed))
+        return [Errno(rawValue: 0), .brokenPipe, .noBufferSpace, .noMemory].contains(error) ? nil : error
+    }
 
     /// Receives clear bytes: 0 at the end, nil if there are none.
     func receive(into buffer: inout MutableRawSpan) throws(Errno) -> Int? {
-        if let channel { return try channel.receive(into: &buffer, for: self) }
-        let count = try shared.receive(into: &buffer)
-        if count ?? 0 > 0 {
-            if isOvertaken { throw abort(.input) }
-            noteReceived()
+        let count: Int?
+        if let channel {
+            count = try channel.receive(into: &buffer, for: self)
+            // Also bytes that the channel had: the client waits for the peer again.
+            if count ?? 0 > 0 { timeouts?.noteReceived() }
+        } else {
+            count = try shared.receive(into: &buffer)
+            if count ?? 0 > 0, isOvertaken { throw abort(.input) }
+            noteReceived(ofSocket: count ?? 0)
         }
         return count
     }
+
+    /// The socket has had bytes for the client or its channel.
+    func noteReceived(ofSocket count: Int) {
+        guard count > 0 else { return }
+        timeouts?.noteReceived()
+        if hasFailure.load(ordering: .acquiring) { unreadCount.subtract(count, ordering: .relaxed) }
+    }
+
+    /// Whether bytes that had come when the connection failed are left in the socket.
+    var hasUnreadBytes: Bool { unreadCount.load(ordering: .relaxed) > 0 && shared.hasUnreadBytes }
 
     /// Whether clear bytes, the end or a failure have been received already.
     var hasReceived: Bool { channel?.hasReceived(for: self) ?? false }
@@ -291,6 +334,7 @@ final class SocketConnection: Sendable {
         let details = state.withLock { state -> SocketDetails? in
             guard state.failure == nil else { return nil }
             state.failure = (error, half)
+            unreadCount.store(shared.unreadByteCount, ordering: .relaxed)
             hasFailure.store(true, ordering: .releasing)
             if case .waiting = state.connecting { state.connecting = .failed(error) }
             let details = state.details

@@ -16,6 +16,11 @@ final class SocketTimeouts: Sendable {
         stall = Alarm(on: loop) { [weak connection] in connection?.failIfStalled() }
     }
 
+    func noteReceived() {
+        isAwaited.store(false, ordering: .sequentiallyConsistent)
+        idle.restart()
+    }
+
     fileprivate func end() {
         idle.end()
         stall.end()
@@ -33,13 +38,8 @@ extension SocketConnection {
 
     private func defaultCloseTimeout(_ bufferedCount: Int) -> Duration {
         let count = bufferedCount + shared.unacknowledgedByteCount
-        return SocketOptions.shortestCloseTimeout + .seconds(Double(count) / SocketOptions.lowestRate)
-    }
-
-    func noteReceived() {
-        guard let timeouts else { return }
-        timeouts.isAwaited.store(false, ordering: .sequentiallyConsistent)
-        timeouts.idle.restart()
+        let timeout = SocketOptions.shortestCloseTimeout + .seconds(Double(count) / SocketOptions.lowestRate)
+        return min(timeout, SocketOptions.longestCloseTimeout)
     }
 
     func noteSent(_ count: Int, isBlocked: Bool) {
@@ -104,12 +104,14 @@ extension SocketConnection {
         !(bufferSlot.buffer?.isEmpty ?? true && shared.isReady(for: CInt(POLLOUT)))
     }
 
-    /// Whether the next bytes have to come from the peer: a task waits for them; or there is none, what has come was received,
-    /// and it was not the end.
+    /// Whether the connection waits for the peer: a task awaits bytes; or there is none, the client has received all that has
+    /// come, and that was not the end.
     private func expectsBytes(_ timeouts: SocketTimeouts) -> Bool {
+        // What has come waits for the client.
+        if hasReceived || shared.isReady(for: CInt(POLLIN)) { return false }
         guard let isTaskWaiting else {
             guard let input = state.withLock({ $0.engines.input }) else { return true }
-            return input.status != .atEnd && !input.hasPutBackBytes && !hasReceived && !shared.hasUnreadBytes
+            return input.status != .atEnd && !input.hasPutBackBytes
         }
         let wasAwaited = timeouts.isAwaited.exchange(isTaskWaiting, ordering: .sequentiallyConsistent)
         if wasAwaited, isTaskWaiting { return true }

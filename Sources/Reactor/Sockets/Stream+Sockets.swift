@@ -139,25 +139,6 @@ extension Stream {
         set { setOption(newValue, forKey: .socketWriteTimeoutKey) }
     }
 
-    /// Whether the kernel sends small writes at once instead of collecting them (`TCP_NODELAY`, tcp(7)).
-    ///
-    /// No effect on a Unix-domain socket.
-    /// - Precondition: Set on the stream of a socket or, without effect, of a bound pair.
-    package var noDelay: Bool {
-        get { property(forKey: .socketNoDelayKey) as? Bool ?? false }
-        set { setOption(newValue, forKey: .socketNoDelayKey) }
-    }
-
-    /// Whether the kernel probes a silent peer and fails the connection when it is gone (`SO_KEEPALIVE`,
-    /// socket(7)).
-    ///
-    /// The probes begin after two hours by default (tcp(7)); ``idleTimeout`` is the prompt way.
-    /// - Precondition: Set on the stream of a socket or, without effect, of a bound pair.
-    package var keepAlive: Bool {
-        get { property(forKey: .socketKeepAliveKey) as? Bool ?? false }
-        set { setOption(newValue, forKey: .socketKeepAliveKey) }
-    }
-
     private func setOption(_ value: Any?, forKey key: PropertyKey) {
         var unused = SocketOptions()
         require(
@@ -215,12 +196,6 @@ extension Stream.PropertyKey {
 
     /// A `Duration`: ``Stream/writeTimeout``.
     package static let socketWriteTimeoutKey = Self("ReactorSocketWriteTimeout")
-
-    /// A `Bool`: ``Stream/noDelay``.
-    package static let socketNoDelayKey = Self("ReactorSocketNoDelay")
-
-    /// A `Bool`: ``Stream/keepAlive``.
-    package static let socketKeepAliveKey = Self("ReactorSocketKeepAlive")
 }
 
 // Cocoa's keys, which are public in ReactorFoundation.

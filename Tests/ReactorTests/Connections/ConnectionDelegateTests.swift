@@ -11,18 +11,35 @@ private final class EventLog: ConnectionDelegate {
     var bytes: [UInt8] = []
     var respond: (Connection, Stream.Event) -> Void = { _, _ in }
     var takesBytes = true
+    private(set) var error: (any Error)?
     private let canary: AnyObject?
 
     init(canary: AnyObject? = nil) { self.canary = canary }
 
-    func connection(_ connection: Connection, handle event: Stream.Event) {
+    func connection(_ connection: Connection, handle connectionEvent: Connection.Event) {
+        let event = connectionEvent.kind
         events.append(event)
+        if case .errorOccurred(let error) = connectionEvent { self.error = error }
         if takesBytes, event == .hasBytesAvailable { bytes += connection.receive() }
         respond(connection, event)
     }
 
     /// The events in the order of their first.
     var kinds: [Stream.Event] { events.reduce(into: []) { if !$0.contains($1) { $0.append($1) } } }
+}
+
+extension Connection.Event {
+    /// The stream's event that stands for it, which can be compared.
+    fileprivate var kind: Stream.Event {
+        switch self {
+        case .openCompleted: .openCompleted
+        case .hasBytesAvailable: .hasBytesAvailable
+        case .hasSpaceAvailable: .hasSpaceAvailable
+        case .endEncountered: .endEncountered
+        case .errorOccurred: .errorOccurred
+        @unknown default: []
+        }
+    }
 }
 
 @Suite(.runLoop) struct ConnectionDelegateTests {
@@ -57,7 +74,7 @@ private final class EventLog: ConnectionDelegate {
         #expect(log.events.count { $0 == .openCompleted } == 1)
         #expect(log.bytes == [1, 2, 3])
         try connection.send([4, 5])
-        connection.finish()
+        try? connection.finish()
         #expect(peer.receiveToEnd() == [4, 5])
         #expect(connection.descriptor == nil)
     }
@@ -77,7 +94,7 @@ private final class EventLog: ConnectionDelegate {
         peer.shutDown()
         run { log.events.count { $0 == .hasBytesAvailable } > 1 }
         #expect(connection.receive(into: &buffer) == 0 && buffer.count == 11)
-        connection.finish()
+        try? connection.finish()
         #expect(peer.receiveToEnd() == Array("abc".utf8))
     }
 
@@ -86,7 +103,7 @@ private final class EventLog: ConnectionDelegate {
         server.respond = { [unowned server] connection, event in
             if event == .endEncountered {
                 try? connection.send(server.bytes.reversed())
-                connection.finish()
+                try? connection.finish()
             }
         }
         let listener = try addListener { _, connection in connection.open(delegate: server) }
@@ -94,7 +111,7 @@ private final class EventLog: ConnectionDelegate {
             guard event == .openCompleted else { return }
             #expect(connection.peerAddress == listener.localAddress && connection.localAddress != nil)
             try? connection.send("abc")
-            connection.finish()
+            try? connection.finish()
         }
         Connection(to: listener.localAddress).open(delegate: client)
         run { client.events.contains(.endEncountered) }
@@ -114,7 +131,7 @@ private final class EventLog: ConnectionDelegate {
                 guard event == .endEncountered else { return }
                 Timer.scheduled(after: .zero) { _ in
                     try? connection.send(answer)
-                    connection.finish()
+                    try? connection.finish()
                 }
             }
             return try connect(.init(), delegate).1
@@ -143,7 +160,7 @@ private final class EventLog: ConnectionDelegate {
             peer.close()
         case "reset": connection.reset()
         default:
-            connection.finish()
+            try? connection.finish()
             peer.shutDown()
         }
         run { fate.witness == nil }
@@ -326,7 +343,7 @@ private final class EventLog: ConnectionDelegate {
             }
         }
         for thread in threads { thread.join() }
-        connection.finish()
+        try? connection.finish()
         peer.shutDown()
         let bytes = try #require(peer.receiveToEnd())
         #expect(bytes.count == 400_000)

@@ -23,7 +23,7 @@ import Testing
     }
 
     /// As a delegate does.
-    private func finishNow(_ connection: Connection) { connection.finish() }
+    private func finishNow(_ connection: Connection) throws { try connection.finish() }
 
     // MARK: Before it is opened
 
@@ -40,7 +40,7 @@ import Testing
             { try await connection.open() }, { _ = try await connection.read() },
             { try await connection.write("late") }, { _ = try await connection.chunks().first { _ in true } },
             { try await connection.finish() }, { try await connection.flush() },
-            { try connection.send("late") },
+            { try connection.send("late") }, { try finishNow(connection) },
         ]
         for call in calls {
             let error = await thrownError(by: call)
@@ -48,7 +48,6 @@ import Testing
                 error?.errno == (isReset ? .connectionAbort : .badFileDescriptor),
                 "\(String(describing: error))")
         }
-        finishNow(connection)
         #expect(connection.state == (isReset ? .failed : .closed))
         #expect(connection.descriptor == nil && connection.receive() == [] && connection.writableCount == 0)
     }
@@ -137,6 +136,127 @@ import Testing
         }
     }
 
+    // MARK: The end of the output
+
+    @Test func `an end without waiting fails before the connection is open, and while a task writes`()
+        async throws
+    {
+        let (connection, peer) = try pair()
+        let early = await thrownError { try finishNow(connection) }
+        #expect(early?.errno == .socketNotConnected)
+        let writing = Task { try await connection.write([UInt8](repeating: 1, count: 1_000_000)) }
+        #expect(peer.receive(upTo: 1) == [1])
+        let busy = await thrownError { try finishNow(connection) }
+        #expect(busy?.errno == .resourceBusy)
+        let received = Answer<[UInt8]?>()
+        let reader = try JoinableThread { received.give(peer.receiveToEnd()) }
+        try await writing.value
+        for _ in 0..<2 { try finishNow(connection) }
+        reader.join()
+        #expect(received.wait()?.count == 999_999)
+        connection.close()
+    }
+
+    @Test func `a peer that pauses after the end of the output does not fail the connection`() async throws {
+        try await withVirtualTime { time in
+            let (connection, peer) = try await connect(.init())
+            // More than the peer's buffer.
+            let bytes = [UInt8](repeating: 1, count: 100_000)
+            try await connection.write(bytes)
+            try await connection.finish()
+            try await time.loop.clock().sleep(for: .seconds(3600))
+            #expect(connection.state == .open && connection.error == nil)
+            #expect(peer.receiveToEnd() == bytes)
+            peer.send("answer")
+            #expect(try await connection.read(exactly: 6) == Array("answer".utf8))
+            connection.close()
+        }
+    }
+
+    @Test func `a peer that sends for ever does not postpone a fault`() async throws {
+        let (connection, peer) = try pair(.init(writeTimeout: .milliseconds(1)))
+        try await connection.open()
+        let flood = try JoinableThread {
+            while peer.send([UInt8](repeating: 1, count: 65_536)) {}
+        }
+        await #expect(throws: IOError.self) {
+            async let _ = connection.write([UInt8](repeating: 2, count: 4_000_000))
+            while try await connection.read() != nil {}
+        }
+        #expect((connection.error as? IOError)?.errno == .timedOut)
+        connection.close()
+        peer.shutDown()
+        flood.join()
+    }
+
+    @Test(arguments: [true, false], [true, false])
+    func `a reset before the close is reported if the peer has not acknowledged everything`(
+        isFinished: Bool, isFound: Bool
+    ) async throws {
+        let (connection, peer) = try await connect(.init())
+        try connection.send([UInt8](repeating: 1, count: 60_000))
+        if isFinished { try await connection.finish() }
+        peer.reset()
+        let descriptor = try #require(connection.descriptor)
+        waitUntil { descriptor.socketOption(CInt(IPPROTO_TCP), TCP_INFO) & 0xff == TCP_CLOSE }
+        // Another call may have taken the kernel's error.
+        if isFound { _ = descriptor.socketOption(SOL_SOCKET, SO_ERROR) }
+        connection.close()
+        waitUntil { connection.state == .failed }
+        #expect((connection.error as? IOError)?.errno == .connectionReset)
+    }
+
+    @Test(arguments: [true, false])
+    func `a reset is no end of the peer's, though another thread writes`(isUnixDomain: Bool) async throws {
+        for _ in 0..<200 {
+            let (connection, peer) = isUnixDomain ? try pair() : try await connect(.init())
+            try await connection.open()
+            let writing = Task.detached {
+                while true { try await connection.write([UInt8](repeating: 1, count: 100)) }
+            }
+            peer.send("a part")
+            // Unread bytes make it a reset on a Unix-domain socket, too.
+            #expect(peer.receive(upTo: 1) == [1])
+            if isUnixDomain { peer.close() } else { peer.reset() }
+            let error = await thrownError { while try await connection.read() != nil {} }
+            #expect(
+                isUnixDomain ? error is IOError : error?.errno == .connectionReset,
+                "\(String(describing: error))")
+            connection.close()
+            _ = await writing.result
+        }
+    }
+
+    // MARK: Opening
+
+    @Test func `a cancelled open does nothing to an open connection`() async throws {
+        let (connection, peer) = try pair()
+        peer.shutDown()
+        #expect(try await connection.read() == nil)
+        let opening = Task {
+            withUnsafeCurrentTask { unsafe $0?.cancel() }
+            try await connection.open()
+        }
+        try await opening.value
+        try await connection.write("answer")
+        connection.close()
+        #expect(peer.receiveToEnd() == Array("answer".utf8))
+    }
+
+    @Test func `tasks wait for the connection to be open beside one that reads`() async throws {
+        let listener = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
+        let connection = Connection(to: try listener.localAddress)
+        let reading = Task.immediate { try await connection.read(exactly: 2) }
+        let opening = (0..<3).map { _ in Task.immediate { try await connection.open() } }
+        for task in opening { try await task.value }
+        let peer = try listener.accept()
+        // Open already, whatever the reading task does.
+        try await connection.open()
+        peer.send("ab")
+        #expect(try await reading.value == Array("ab".utf8))
+        connection.close()
+    }
+
     // MARK: Resets
 
     /// How a connection begins to end.
@@ -152,7 +272,7 @@ import Testing
         try connection.send([UInt8](repeating: 1, count: count))
         switch beginning {
         case .none: break
-        case .finished: finishNow(connection)
+        case .finished: try finishNow(connection)
         case .closed: connection.close()
         }
         connection.reset()
@@ -295,7 +415,7 @@ import Testing
 private final class Silent: ConnectionDelegate {
     private let canary: AnyObject
     init(_ canary: AnyObject) { self.canary = canary }
-    func connection(_ connection: Connection, handle event: Stream.Event) {
+    func connection(_ connection: Connection, handle event: Connection.Event) {
         Issue.record("An event: \(event)")
     }
 }

@@ -65,7 +65,7 @@ import Testing
         let listener = try SocketPeer(listeningAt: .ipv4Loopback(port: 0), backlog: 0)
         let (home, address) = (home, try listener.localAddress)
         // The backlog has room for one connection.
-        let first = try await Connection.connect(to: address, timeout: .seconds(100))
+        let first = try await Connection.connect(to: address)
         for round in 0..<20 {
             let task = place.start(on: home.loop) { _ = try await Connection.connect(to: address) }
             for _ in 0..<round { await Task.yield() }
@@ -74,7 +74,8 @@ import Testing
         }
         try await place.run { _ in
             let late = await thrownError {
-                _ = try await Connection.connect(to: address, timeout: .milliseconds(5))
+                let options = Connection.Options(connectTimeout: .milliseconds(5))
+                _ = try await Connection.connect(to: address, options: options)
             }
             #expect(late?.errno == .timedOut)
             listener.close()
@@ -209,15 +210,15 @@ import Testing
         peer.send("one\ntwo\n")
         peer.shutDown()
         let (lines, queue) = AsyncStream.makeStream(of: String.self)
-        try await connection.run {
-            for try await line in connection.lines() { queue.yield(line) }
-            queue.finish()
-        } writing: {
+        async let writing: Void = {
             for await line in lines {
                 await Task.yield()
                 try await connection.write("\(line)!")
             }
-        }
+        }()
+        for try await line in connection.lines() { queue.yield(line) }
+        queue.finish()
+        try await writing
         connection.close()
         #expect(peer.receiveToEnd().map { String(bytes: $0) } == "one!two!")
     }
@@ -272,12 +273,13 @@ private actor Chat {
     init(on executor: RunLoop.Executor) { self.executor = executor }
 
     func serve(_ connection: Connection) async throws {
-        try await connection.run(cancelsWriting: true) {
-            for try await line in connection.lines() { self.lines.append(line) }
-        } writing: {
-            try await connection.write("hello")
-            try await Task.sleep(for: .seconds(600))
-        }
+        async let _ = greet(connection)
+        for try await line in connection.lines() { lines.append(line) }
         connection.close()
+    }
+
+    private func greet(_ connection: Connection) async throws {
+        try await connection.write("hello")
+        try await Task.sleep(for: .seconds(600))
     }
 }

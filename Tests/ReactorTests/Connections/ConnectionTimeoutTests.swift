@@ -165,7 +165,7 @@ import Testing
 
     /// Takes bytes only when it is told to.
     private final class Lazy: ConnectionDelegate {
-        func connection(_ connection: Connection, handle event: Stream.Event) {}
+        func connection(_ connection: Connection, handle event: Connection.Event) {}
     }
 
     @Test func `a delegate that has bytes to receive is not idle, and one that has received them is`() throws
@@ -196,7 +196,7 @@ import Testing
             connection.open(delegate: Lazy())
             client.connection.open(delegate: Lazy())
             time.advance(by: .seconds(1))
-            client.connection.finish()
+            try client.connection.finish()
             time.advance(by: .seconds(1))
             #expect(connection.receive().isEmpty)
             time.advance(by: .seconds(100))
@@ -205,6 +205,44 @@ import Testing
             connection.close()
             time.runUntilIdle()
             #expect(client.connection.receive() == Array("answer".utf8))
+        }
+    }
+
+    @Test func `what has come is no fault of the peer's, though the loop does not serve the connection`()
+        throws
+    {
+        try withVirtualTime { time in
+            let (peer, descriptor) = try SocketPeer.pair()
+            let connection = Connection(descriptor: descriptor, options: .init(idleTimeout: .seconds(30)))
+            connection.open(delegate: Lazy(), forMode: .default)
+            time.advance(by: .seconds(1))
+            peer.shutDown()
+            // The end has come, and nothing has read it.
+            let other = RunLoop.Mode("another")
+            Timer.scheduled(after: .seconds(100), forMode: other) { _ in }
+            time.runUntilIdle(inMode: other)
+            #expect(connection.error == nil)
+            connection.close()
+        }
+    }
+
+    @Test func `a task is not idle while bytes wait that have come, whatever its loop does`() throws {
+        try withVirtualTime { time in
+            let (peer, descriptor) = try SocketPeer.pair()
+            let connection = Connection(descriptor: descriptor, options: .init(idleTimeout: .seconds(30)))
+            let loop = RunLoop.current
+            let received = Answer<[UInt8]>()
+            Task(executorPreference: loop.executor(inModes: [.default])) {
+                received.give(try await connection.read(exactly: 7))
+            }
+            time.advance(by: .seconds(1))
+            peer.send("request")
+            let other = RunLoop.Mode("another")
+            Timer.scheduled(after: .seconds(100), forMode: other) { _ in }
+            time.runUntilIdle(inMode: other)
+            time.advance(by: .milliseconds(1))
+            #expect(received.wait() == Array("request".utf8) && connection.error == nil)
+            connection.close()
         }
     }
 

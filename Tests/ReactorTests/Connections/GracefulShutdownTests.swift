@@ -275,18 +275,46 @@ import Testing
         }
     }
 
+    @Test func `two different signals that arrive at once end the process`() async {
+        let result = await #expect(processExitsWith: .failure) {
+            let thread = try RunLoopThread(name: "loop")
+            try await thread.runLoop.withGracefulShutdown(grace: .seconds(600)) { _ in
+                thread.runLoop.perform {
+                    // The library's threads block signals.
+                    var signals = sigset_t()
+                    for signal in [SIGINT, SIGTERM] { sigaddset(&signals, signal) }
+                    pthread_sigmask(SIG_UNBLOCK, &signals, nil)
+                    for signal in [SIGTERM, SIGINT] { raise(signal) }
+                }
+                try await thread.runLoop.clock().sleep(for: .seconds(600))
+            }
+        }
+        #expect([.signal(SIGINT), .signal(SIGTERM)].contains(result?.exitStatus))
+    }
+
     @Test(arguments: [true, false])
-    func `the signals have their earlier actions after the call, and after begin`(hasReturned: Bool) async {
+    func `the signals have their earlier actions after the call, and after begin, though the loop is busy`(
+        hasReturned: Bool
+    ) async {
         await #expect(processExitsWith: .signal(SIGINT)) { [hasReturned] in
             let thread = try RunLoopThread(name: "loop")
+            @Sendable func keepBusy() {
+                let isBusy = Answer<Void>()
+                thread.runLoop.perform {
+                    isBusy.give(())
+                    sleep(600)
+                }
+                isBusy.wait()
+            }
             try await thread.runLoop.withGracefulShutdown { shutdown in
+                keepBusy()
                 guard !hasReturned else { return }
                 shutdown.begin()
-                thread.runLoop.performSynchronously {}
                 kill(getpid(), SIGINT)
+                sleep(600)
             }
-            thread.runLoop.performSynchronously {}
             kill(getpid(), SIGINT)
+            sleep(600)
         }
     }
 

@@ -65,33 +65,21 @@ import Testing
     // MARK: Options
 
     @Test(arguments: [SocketOrigin.ipv4, .ipv6], [true, false])
-    func `options apply to the socket, whether it is open or not`(origin: SocketOrigin, isOpen: Bool) throws {
-        let traffic =
+    func `a service type applies to the socket, whether it is open or not`(
+        origin: SocketOrigin, isOpen: Bool
+    ) throws {
+        let (level, name) =
             origin == .ipv6 ? (CInt(IPPROTO_IPV6), IPV6_TCLASS) : (CInt(IPPROTO_IP), IP_TOS)
         let voice = StreamNetworkServiceTypeValue.voice.rawValue
-        let options: [(Stream.PropertyKey, value: AnyHashable, wrong: Any, option: (CInt, CInt), CInt)] = [
-            (.socketNoDelayKey, true, 1, (CInt(IPPROTO_TCP), TCP_NODELAY), 1),
-            (.socketKeepAliveKey, true, 1, (SOL_SOCKET, SO_KEEPALIVE), 1),
-            (.networkServiceType, AnyHashable(voice), "fast", traffic, 46 << 2),
-        ]
         let fixture = try SocketFixture(origin)
         if isOpen { try fixture.openBoth() }
-        for (key, value, wrong, _, _) in options {
-            #expect(fixture.input.property(forKey: key) == nil)
-            #expect(!fixture.input.setProperty(wrong, forKey: key))
-            #expect(fixture.input.setProperty(value.base, forKey: key))
-        }
+        #expect(fixture.input.property(forKey: .networkServiceType) == nil)
+        #expect(!fixture.input.setProperty("fast", forKey: .networkServiceType))
+        #expect(fixture.input.setProperty(voice, forKey: .networkServiceType))
         if !isOpen { try fixture.openBoth() }
         let descriptor = try #require(fixture.output.socketDescriptor)
-        for (key, value, _, option, result) in options {
-            #expect(descriptor.socketOption(option.0, option.1) == result)
-            #expect(fixture.output.property(forKey: key) as? AnyHashable == value)
-        }
-        (fixture.output.noDelay, fixture.output.keepAlive) = (false, false)
-        #expect(!fixture.input.noDelay && !fixture.input.keepAlive)
-        for (_, _, _, option, _) in options.dropLast() {
-            #expect(descriptor.socketOption(option.0, option.1) == 0)
-        }
+        #expect(descriptor.socketOption(level, name) == 46 << 2)
+        #expect(fixture.output.property(forKey: .networkServiceType) as? String == voice)
     }
 
     @Test func `timeouts are positive durations, a buffer size is not negative, and both halves share them`()
@@ -126,22 +114,21 @@ import Testing
 
     @Test func `a stream that is not a socket's has no options, and a bound pair ignores them`() {
         let input = InputStream(data: [1])
-        #expect(input.connectTimeout == nil && input.idleTimeout == nil && !input.noDelay && !input.keepAlive)
+        #expect(input.connectTimeout == nil && input.idleTimeout == nil)
         #expect(input.peerAddress == nil && input.localAddress == nil && input.socketDescriptor == nil)
         let pair = Stream.boundPair(bufferSize: 4)
         for stream in [pair.input, pair.output] as [Stream] {
             stream.connectTimeout = .seconds(1)
             (stream.idleTimeout, stream.writeTimeout) = (.seconds(1), nil)
-            (stream.noDelay, stream.keepAlive) = (true, true)
             stream.proxy = StreamProxy(.socks5, host: "localhost", port: 1080)
-            #expect(stream.connectTimeout == nil && !stream.noDelay && stream.proxy == nil)
+            #expect(stream.connectTimeout == nil && stream.proxy == nil)
             stream.open()
         }
         #expect(pair.output.write([1]) == 1 && pair.input.read(upTo: 1) == [1])
     }
 
     @Test func `setting an option traps where it has no effect`() async {
-        await #expect(processExitsWith: .failure) { InputStream(data: [1]).noDelay = true }
+        await #expect(processExitsWith: .failure) { InputStream(data: [1]).idleTimeout = .seconds(1) }
         await #expect(processExitsWith: .failure) {
             Stream.connection(to: .ipv4Loopback(port: 9)).input.idleTimeout = .zero
         }

@@ -49,11 +49,11 @@ extension FileDescriptor {
     fileprivate func prepareToListen(
         _ options: Listener.Options, _ family: SocketAddress.Family
     ) throws(Errno) {
+        // Accepted sockets inherit them, which saves calls for each.
+        options.connection.kernelOptions.apply(to: self)
         if options.reusesPort { try setOption(SOL_SOCKET, SO_REUSEPORT, 1) }
         guard family == .ipv4 || family == .ipv6 else { return }
         if options.reusesAddress { try setOption(SOL_SOCKET, SO_REUSEADDR, 1) }
-        // Accepted sockets inherit it, which saves a call for each.
-        if options.connection.noDelay { try setOption(CInt(IPPROTO_TCP), TCP_NODELAY, 1) }
         if family == .ipv6 { try setOption(CInt(IPPROTO_IPV6), IPV6_V6ONLY, options.isIPv6Only ? 1 : 0) }
     }
 

@@ -21,6 +21,7 @@ final class HappyEyeballs {
 
     typealias Outcome = Result<ConnectedSocket, Errno>
 
+    private let options: KernelSocketOptions
     private let completion: (Outcome) -> Void
     private var addresses: ArraySlice<SocketAddress> = []
     private var attempts: [Attempt] = []
@@ -29,7 +30,9 @@ final class HappyEyeballs {
     private var hasEnded = false
 
     /// - Parameter completion: Called once, unless ``cancel()`` is called before.
-    init(completion: @escaping (Outcome) -> Void) { self.completion = completion }
+    init(_ options: KernelSocketOptions = KernelSocketOptions(), completion: @escaping (Outcome) -> Void) {
+        (self.options, self.completion) = (options, completion)
+    }
 
     func connect(to addresses: [SocketAddress]) {
         self.addresses = addresses[...]
@@ -73,6 +76,7 @@ final class HappyEyeballs {
     private func begin(_ address: SocketAddress) throws(Errno) -> Duration? {
         let descriptor = try FileDescriptor.socket(address.family, SOCK_STREAM)
         let socket = SharedDescriptor(descriptor.rawValue, closesWhenDone: true)
+        options.apply(to: descriptor)
         // Not repeated after EINTR: an interrupted connect(2) continues in the background.
         let code = reactor_connect(descriptor.rawValue, address.raw) == 0 ? 0 : errno
         switch code {

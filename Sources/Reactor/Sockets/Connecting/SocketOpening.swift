@@ -92,7 +92,8 @@ private final class OpeningSteps: EventSource {
             // What was written before the connection was protected is sent first.
             return buffer.whenFlushed(FlushCallback { steps.perform { $0.beginHandshake() } })
         }
-        race = HappyEyeballs { [weak self] outcome in self?.connected(outcome) }
+        let options = connection.details?.options.kernel ?? KernelSocketOptions()
+        race = HappyEyeballs(options) { [weak self] outcome in self?.connected(outcome) }
         switch proxy.map({ .host($0.host, port: $0.port) }) ?? connection.origin {
         case .descriptor: break
         case .address(let address): race?.connect(to: [address])

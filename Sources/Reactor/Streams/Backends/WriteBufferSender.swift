@@ -18,6 +18,8 @@ final class WriteBufferSender {
     func begin() {
         own = buffer.takeDescriptor(of: shared)
         guard buffer.begin(self, on: .current) else { return end() }
+        // A sender before this one may have reported its last bytes since these were queued.
+        buffer.client.sent(0, true)
         watch()
         expectProgress()
     }

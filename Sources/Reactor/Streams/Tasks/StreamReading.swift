@@ -13,9 +13,10 @@ extension StreamUse {
 }
 
 extension StreamEngine {
-    /// Appends up to `size` bytes to `bytes` without waiting; see ``readIfReady(into:)``.
+    /// Appends up to `size` bytes to `bytes` without waiting, and at most a mebibyte, for which it makes room; see
+    /// ``readIfReady(into:)``.
     func readIfReady(_ bytes: inout [UInt8], upTo size: Int) throws -> Int? {
-        let count = try bytes.append(upTo: min(size, Self.mostBytes)) { try readIfReady(into: &$0) ?? -1 }
+        let count = try bytes.append(upTo: min(size, 1_048_576)) { try readIfReady(into: &$0) ?? -1 }
         return count < 0 ? nil : count
     }
 }
