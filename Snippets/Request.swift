@@ -3,7 +3,8 @@ import Reactor
 struct ReplyTooLong: Error { let byteCount: Int }
 
 // Sends a request, and reads the reply: a header of four bytes, which says how many follow.
-let connection = try await Connection.connect(toHost: "localhost", port: 7010, options: .init(connectTimeout: .seconds(5)))
+let connection = try await Connection.connect(
+    toHost: "localhost", port: 7010, options: .init(connectTimeout: .seconds(5)))
 try await connection.write("GET counters\n", timeout: .seconds(5))
 try await connection.finish(timeout: .seconds(5))
 

@@ -237,7 +237,7 @@ private func serveUntilSignalled() async throws {
 }
 
 @MainActor private func drain(_ listener: Listener, when shutdown: GracefulShutdown) {
-    Task {
+    Task { @MainActor in
         try await shutdown.waitUntilBegun()
         listener.drain()
     }

@@ -38,14 +38,16 @@ extension Connection {
     ///
     /// - Throws: As ``connect(toHost:port:options:security:)``.
     nonisolated(nonsending) public func open() async throws {
-        openBoth()
-        if halves.input.engine.isOpen || halves.input.streamStatus == .atEnd { return }
+        let (input, output) = (halves.input, halves.output)
+        if input.engine.isOpen || input.streamStatus == .atEnd, output.streamStatus != .notOpen { return }
         do {
-            if let use = try? StreamUse(halves.input) {
+            if let use = try? StreamUse(input) {
                 try await use.waitUntilOpen(isolation: #isolation)
+                output.open()
+                if output.streamStatus == .opening { output.engine.refresh() }
             } else {
                 // A task that reads waits there.
-                try await inTurn(nil) { _ in try await halves.output.waitUntilOpen(timeout: nil) }
+                try await inTurn(nil) { _ in try await output.waitUntilOpen(timeout: nil) }
             }
         } catch {
             close()
@@ -60,7 +62,7 @@ extension Connection {
     /// Reads the bytes that are there, and waits for the first one without blocking the thread.
     ///
     /// - Parameters:
-    ///   - count: The most bytes, at least one.
+    ///   - count: The maximum number of bytes; at least one.
     ///   - timeout: How long to wait; nil for no limit.
     /// - Returns: At least one byte; nil at the end.
     /// - Throws: ``IOError``, `Errno.resourceBusy` while another task reads the connection or iterates over it; the error of
@@ -251,7 +253,7 @@ extension Connection {
         }
     }
 
-    /// Calls `body` when it is this write's turn, with what is left of `timeout`.
+    /// Waits for this write's turn, then calls `body` with what is left of `timeout`.
     nonisolated(nonsending) private func inTurn<Result>(
         _ timeout: Duration?, _ body: nonisolated(nonsending) (Duration?) async throws -> Result
     ) async throws -> Result {

@@ -19,11 +19,11 @@ public import SystemPackage
 /// may write: each write is whole, and they take turns in the order of their calls. Reading and writing do not wait for one
 /// another, so that two tasks can serve both directions. With a delegate no task may use the connection.
 ///
-/// ## Its end
+/// ## Closing
 ///
 /// ``close()`` ends both directions: bytes that were accepted are still sent, for as long as ``Stream/close()`` says.
-/// ``finish(timeout:)`` ends the output alone, and bytes are received until the peer ends its own. ``reset()`` drops
-/// everything, also what the other two are still sending. Releasing the last reference closes the connection. An iteration
+/// ``finish(timeout:)`` ends the output alone, and bytes are received until the peer ends its own. ``reset()`` discards
+/// what was not sent, also what the other two are still sending. Releasing the last reference closes the connection. An iteration
 /// still gets the bytes of the peer.
 ///
 /// A connection with a delegate keeps itself and the delegate until it is closed, has failed, or has ended in both
@@ -131,7 +131,7 @@ public final class Connection: Sendable {
     public enum State: Sendable, Hashable {
         /// Nothing has opened or closed it yet.
         case notOpen
-        /// The host is being resolved, or a handshake is being made.
+        /// The host is being resolved, or a handshake is in progress.
         case opening
         /// Bytes can be moved, at least in one direction.
         case open
@@ -176,7 +176,7 @@ public final class Connection: Sendable {
         set { (halves.input.label, halves.output.label) = (newValue, newValue) }
     }
 
-    // MARK: Its end
+    // MARK: Closing
 
     /// Closes both directions. Bytes that were accepted are still sent. Any thread.
     ///

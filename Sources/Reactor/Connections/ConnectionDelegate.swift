@@ -66,11 +66,11 @@ extension Connection {
 
     // MARK: Without waiting
 
-    /// Takes up to `count` bytes that have arrived, and waits for none.
+    /// Returns up to `count` bytes that have arrived, without waiting.
     ///
     /// At the end this finds it, and ``Event/endEncountered`` follows.
     ///
-    /// - Returns: None if none have arrived, at the end, and after a failure, which events tell apart.
+    /// - Returns: Empty if no bytes have arrived, at the end, or after a failure. The next event says which.
     public func receive(upTo count: Int = InputStream.defaultChunkSize) -> [UInt8] {
         var bytes: [UInt8] = []
         receive(into: &bytes, upTo: count)
@@ -177,7 +177,7 @@ extension Connection {
     }
 }
 
-/// The streams' delegate that makes one connection's events of theirs. Used on the loop's thread.
+/// Merges the events of both streams into the connection's. Used on the loop's thread.
 private final class ConnectionDelivery: StreamDelegate {
     private let connection: Connection
     private let delegate: any ConnectionDelegate

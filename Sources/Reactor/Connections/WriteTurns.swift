@@ -25,7 +25,7 @@ struct WriteTurns: ~Copyable, Sendable {
 
     private let state = Mutex(State())
 
-    /// Takes a turn that no other write has, nor waits for.
+    /// Takes the turn if it is free.
     func takeIfFree() -> Bool {
         state.withLock { state in
             if state.isTaken { return false }
@@ -105,7 +105,7 @@ struct WriteTurns: ~Copyable, Sendable {
         let failure = await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 begin(id, continuation)
-                // What comes before the waiter is there ends nothing.
+                // A cancellation or a timeout before the waiter was queued found nothing to end.
                 if Task.isCancelled { end(id, .canceled) }
                 if let deadline, deadline <= loop.now { end(id, .timedOut) }
             }

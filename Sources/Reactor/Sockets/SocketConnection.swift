@@ -332,7 +332,11 @@ final class SocketConnection: Sendable {
     /// out.
     func fail(_ error: Errno, on half: Half?) {
         let details = state.withLock { state -> SocketDetails? in
-            guard state.failure == nil else { return nil }
+            guard state.failure == nil else {
+                // A write may find the broken pipe before a read finds out why.
+                if state.failure?.error == .brokenPipe, error == .connectionReset { state.failure?.error = error }
+                return nil
+            }
             state.failure = (error, half)
             unreadCount.store(shared.unreadByteCount, ordering: .relaxed)
             hasFailure.store(true, ordering: .releasing)

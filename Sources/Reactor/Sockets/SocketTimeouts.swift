@@ -90,7 +90,7 @@ extension SocketConnection {
 
     func stopTimeouts() { timeouts?.end() }
 
-    /// Fails the connection unless its peer waits for it.
+    /// Fails the connection if it is waiting for its peer.
     fileprivate func failIfIdle() {
         guard let timeouts, isBlocked || expectsBytes(timeouts), timeouts.idle.isStopped else { return }
         fail(.timedOut, on: nil)

@@ -3,7 +3,7 @@ import Glibc
 package import SystemPackage
 
 /// Accepts connections from a listening socket, one per call, on any thread: for a ``Listener`` on its loop's thread, and for
-/// its ``Listener/Connections`` on the thread of the task that asks. Nothing is accepted that is not asked for.
+/// its ``Listener/Connections`` on the thread of the task that asks. Accepts only on request.
 final class Acceptor: Sendable {
     enum Attempt: Sendable {
         case connection(FileDescriptor, from: SocketAddress)
