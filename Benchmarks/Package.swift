@@ -67,6 +67,7 @@ let package = Package(
         reactor("http", ["HTTPWorkload", .product(name: "ReactorHTTP", package: "swift-reactor")]),
         reactor("tls", [.product(name: "ReactorTLS", package: "swift-reactor")]),
         reactor("testing", [.product(name: "ReactorTesting", package: "swift-reactor")]),
+        reactor("hostile", [.product(name: "ReactorTLS", package: "swift-reactor")]),
         .target(name: "HTTPWorkload", dependencies: ["Measuring"], swiftSettings: settings),
         .target(name: "TaskWorkloads", dependencies: ["Measuring"], swiftSettings: settings),
         .target(name: "Workloads", path: "Peers/Workloads", publicHeadersPath: "."),
