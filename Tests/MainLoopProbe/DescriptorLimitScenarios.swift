@@ -1,3 +1,4 @@
+import CReactorTestSupport
 import Dispatch
 import Glibc
 import Reactor
@@ -160,6 +161,44 @@ private func withFewDescriptors(
         input.open()
         print(input.streamError.map { "\($0)" } ?? "open")
     }
+}
+
+/// Writes a file where the kernel has no memory for what libdispatch's first worker needs.
+@MainActor func refusedDispatch() throws {
+    RunLoop.main.run(in: .default, until: .now)
+    RunLoop.main.run {
+        let path = FilePath("/tmp/reactor-probe-\(getpid())")
+        defer { unlink(path.string) }
+        let output = OutputStream(path: path)
+        output.open()
+        let call = CommandLine.arguments[1] == "epoll" ? SYS_epoll_create1 : SYS_timerfd_create
+        guard reactor_test_refuse(CInt(call), ENOMEM) else { return print("flushed") }
+        do {
+            try await output.writeAll("text")
+            try await output.flush(timeout: .seconds(600))
+            print("flushed")
+        } catch { print(error) }
+    }
+}
+
+/// Ends the iterations of the main actor's tasks where the kernel refuses libdispatch threads.
+@MainActor func iterationsWithoutThreads() throws {
+    let datagrams = try RunLoop.main.datagrams(boundTo: .ipv4Loopback(port: 0))
+    let signals = try RunLoop.main.signals([.userDefinedOne])
+    Task {
+        for try await _ in datagrams {}
+        print("datagrams")
+    }
+    let waiting = Task {
+        do { for try await _ in signals {} } catch {}
+        print("signals")
+        RunLoop.main.stop()
+    }
+    Timer.scheduled(after: .milliseconds(10)) { _ in
+        if reactor_test_refuse(CInt(SYS_clone3), EAGAIN) { datagrams.close() }
+        Timer.scheduled(after: .milliseconds(10)) { _ in waiting.cancel() }
+    }
+    RunLoop.main.run(in: .default)
 }
 
 /// Prints the numbers of descriptors that the loop opens for its first mode and for a second one.

@@ -43,6 +43,8 @@ let scenarios: [String: () throws -> Void] = [
     "a late main queue": lateMainQueue,
     "descriptors of modes": descriptorsOfModes,
     "first uses of Dispatch": firstUsesOfDispatch,
+    "refused Dispatch": refusedDispatch,
+    "iterations without threads": iterationsWithoutThreads,
     "left in modes": leftInModes,
     "left in loops": leftInLoops,
     "main actor in callbacks": mainActorInCallbacks,

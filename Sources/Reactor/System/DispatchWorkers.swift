@@ -1,5 +1,6 @@
 import CReactorLinux
 package import Dispatch
+import Glibc
 import SystemPackage
 
 /// Ensures that libdispatch can start its worker threads before the library relies on them.
@@ -9,8 +10,6 @@ import SystemPackage
 package enum DispatchWorkers {
     private static let arePrepared = Flag()
     private static let preparing = Mutex(())
-    /// An epoll, an eventfd and a timerfd.
-    private static let dispatchDescriptors = 3
 
     /// The descriptors that the library leaves to the rest of the process: it starts no worker without them, and accepts
     /// no connection with them.
@@ -28,11 +27,24 @@ package enum DispatchWorkers {
         if arePrepared.isRaised { return }
         try preparing.withLock { _ throws(Errno) in
             if arePrepared.isRaised { return }
-            try OwnedDescriptor.require(dispatchDescriptors + reservedDescriptors)
+            try makeDescriptors()
             try makeThreads()
             awaitTimer()
             arePrepared.raise()
         }
+    }
+
+    /// Makes and closes what libdispatch is about to make: the kernel may refuse an epoll, or a watch, though the process may
+    /// open descriptors.
+    private static func makeDescriptors() throws(Errno) {
+        let epoll = try OwnedDescriptor.epoll()
+        let counter = try OwnedDescriptor.eventCounter()
+        let timer = try OwnedDescriptor.timer()
+        for descriptor in [counter.number, timer.number] {
+            try SystemCall.control(epoll.number, EPOLL_CTL_ADD, descriptor, for: EPOLLIN.rawValue)
+        }
+        try OwnedDescriptor.require(reservedDescriptors)
+        _ = (epoll.number, counter.number, timer.number)
     }
 
     /// Makes and ends two threads that exist at the same time: a timer needs a manager and a worker.

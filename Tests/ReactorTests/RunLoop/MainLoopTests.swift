@@ -90,6 +90,17 @@ import Testing
         if spare < 7 { #expect(!lines.contains("open")) }
     }
 
+    @Test(arguments: ["epoll", "timer"])
+    func `a file is written though the kernel has no memory for what Dispatch needs`(call: String)
+        async throws
+    {
+        #expect(try await probeMainLoop("refused Dispatch", [call]) == ["flushed"])
+    }
+
+    @Test func `iterations of the main actor end though the kernel refuses threads`() async throws {
+        #expect(try await probeMainLoop("iterations without threads") == ["datagrams", "signals"])
+    }
+
     /// libevent ends a process in which it gets no descriptors for a base.
     @Test func `a loop that another thread leaves no descriptors is refused them, and the process lives`()
         async

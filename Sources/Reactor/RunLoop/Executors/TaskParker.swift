@@ -187,10 +187,11 @@ final actor TaskParker: SerialExecutor {
         }
     }
 
-    /// Lets the task of `job` continue by way of the loop, if it belongs there, and otherwise of the pool, from which the
-    /// runtime moves it to its actor or its preferred executor.
+    /// Lets the task of `job` continue by way of the loop or the main actor, if it belongs there, and otherwise of the pool,
+    /// from which the runtime moves it to its actor or its preferred executor. The pool may have no thread.
     private nonisolated func send(_ job: UnownedJob, to place: Place) {
         if place.prefersLoop || place.isolation == .loop { return executor.resume(job) }
+        if place.isolation == .main { return MainActor.shared.enqueue(job) }
         globalConcurrentExecutor.enqueue(job)
     }
 }
