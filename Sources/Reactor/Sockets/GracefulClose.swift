@@ -42,8 +42,10 @@ final class GracefulClose: EventSource {
     }
 
     /// Whether close(2) alone could lose bytes.
-    static func isNeeded(for socket: SharedDescriptor) -> Bool {
-        socket.unacknowledgedByteCount > 0 || socket.hasUnreadBytes && socket.hasSent
+    ///
+    /// - Parameter isAtEnd: Whether the end of the input has been received.
+    static func isNeeded(for socket: SharedDescriptor, isAtEnd: Bool) -> Bool {
+        socket.unacknowledgedByteCount > 0 || !isAtEnd && socket.hasUnreadBytes && socket.hasSent
     }
 
     /// Closes the socket through a duplicate of its descriptor, or through the descriptor itself

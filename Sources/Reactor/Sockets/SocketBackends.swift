@@ -87,6 +87,7 @@ final class SocketInput: SocketHalf, InputBackend {
         let count = try SystemCall.receive(from: shared.number, into: &buffer)
         if connection.isOvertaken { throw .connectionAbort }
         if count == 0, let error = connection.errorAtEnd { throw error }
+        if count == 0 { connection.noteEnd() }
         return Transfer(count: count ?? 0, isAtEnd: count == 0)
     }
 
@@ -128,9 +129,12 @@ final class SocketOutput: SocketHalf, BufferedOutput {
     private static let stepSize = 65_536
 
     let connection: SocketConnection
-    private let credit = RoomCredit()
+    private let credit: RoomCredit
 
-    init(_ connection: SocketConnection) { self.connection = connection }
+    init(_ connection: SocketConnection) {
+        self.connection = connection
+        credit = RoomCredit(ofNew: connection.isNew)
+    }
 
     var target: SharedDescriptor { connection.shared }
 
@@ -260,12 +264,15 @@ final class SocketOutput: SocketHalf, BufferedOutput {
 /// quarters). Only writes through this output take it up. A kernel that is short of memory may have less: then a write is
 /// short, or waits. Changed with the engine locked, except by ``clear()``, which may come from a write on another thread.
 private struct RoomCredit: ~Copyable, Sendable {
-    private let bytes = Atomic(0)
+    private let bytes: Atomic<Int>
     /// Whether there has been a check: the first finds out no credit, as most connections need no second one.
     private let isChecked = Atomic(false)
 
     /// What the kernel may need for each write in addition to its bytes.
     private static let overhead = 4096
+
+    /// - Parameter isNew: Whether nothing has been sent: then there is room for the first write.
+    init(ofNew isNew: Bool) { bytes = Atomic(isNew ? 1 : 0) }
 
     func use(_ count: Int, of wanted: Int) {
         let left = bytes.load(ordering: .relaxed) - count - Self.overhead
@@ -288,6 +295,15 @@ private struct RoomCredit: ~Copyable, Sendable {
 }
 
 extension SocketConnection {
+    /// Whether nothing has been sent on the connection when it is opened.
+    fileprivate var isNew: Bool { if case .descriptor(_, nil) = origin { false } else { true } }
+
+    /// The end of the socket's input has been received.
+    func noteEnd() { isAtEnd.store(true, ordering: .relaxed) }
+
+    /// Whether nothing is left to receive from the socket.
+    var hasReachedEnd: Bool { isAtEnd.load(ordering: .relaxed) }
+
     /// Sends the bytes of a write buffer, also after the connection was closed.
     var bufferClient: WriteBuffer.Client {
         WriteBuffer.Client(

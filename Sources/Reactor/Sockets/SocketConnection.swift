@@ -80,6 +80,7 @@ final class SocketConnection: Sendable {
     /// The calls that send, and may take the error of a reset from the kernel before a read finds it.
     private let sendCount = Atomic<Int32>(0)
     private let sendError = Atomic<Int32>(0)
+    let isAtEnd = Atomic(false)  // the socket's input
     /// Whether there are two halves, whose events are announced together.
     let isPair: Bool
     /// Whether the halves' events have been released.
@@ -191,7 +192,7 @@ final class SocketConnection: Sendable {
             if isOwned { buffer.keepOpen(shared) }
             return noteClosing(by: buffer.ownDescriptor)
         }
-        guard isOwned, shutsDown, GracefulClose.isNeeded(for: shared) else { return }
+        guard isOwned, shutsDown, GracefulClose.isNeeded(for: shared, isAtEnd: hasReachedEnd) else { return }
         noteClosing(
             by: GracefulClose.begin(for: shared, within: self.limits(of: closing), engine: closing.output))
     }
@@ -298,6 +299,7 @@ final class SocketConnection: Sendable {
             if count ?? 0 > 0 { timeouts?.noteReceived() }
         } else {
             count = try shared.receive(into: &buffer)
+            if count == 0 { noteEnd() }
             if count ?? 0 > 0, isOvertaken { throw abort(.input) }
             noteReceived(ofSocket: count ?? 0)
         }
