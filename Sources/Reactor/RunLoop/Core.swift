@@ -10,12 +10,13 @@ extension RunLoop {
         let meter: LoopMeter
         /// The loop, which owns this. Set when its thread first asks for it.
         private(set) unowned var loop: RunLoop!
-        private var modes = ModeTable()
+        /// Unchecked, because ``changeModes(_:)`` changes a copy.
+        @safe @exclusivity(unchecked) private var modes = ModeTable()
         /// The source of the numbers that order things by their arrival.
         private var lastSequence: UInt64 = 0
         /// Storage that collecting the inbox reuses.
         private var collected = Inbox.Contents()
-        private var commands = Commands()
+        @safe @exclusivity(unchecked) private var commands = Commands()
         /// The blocks from the inbox; each mode counts its own.
         var blocks = BlockQueue()
         /// The executors that have jobs to run.

@@ -16,19 +16,19 @@ struct SmallArray<Element> {
     }
 
     mutating func removeAll(where isUnwanted: (Element) -> Bool) {
-        others.removeAll(where: isUnwanted)
-        if let element = first, isUnwanted(element) { first = others.popLast() }
+        if hasOthers { others.removeAll(where: isUnwanted) }
+        if let first, isUnwanted(first) { self.first = hasOthers ? others.removeLast() : nil }
     }
 }
 
 extension SmallArray: Sequence {
-    func makeIterator() -> Iterator { Iterator(first: first, others: others[...]) }
+    func makeIterator() -> Iterator { Iterator(first: first, others: hasOthers ? others[...] : nil) }
 
     struct Iterator: IteratorProtocol {
         fileprivate var first: Element?
-        fileprivate var others: ArraySlice<Element>
+        fileprivate var others: ArraySlice<Element>?
 
-        mutating func next() -> Element? { first.take() ?? others.popFirst() }
+        mutating func next() -> Element? { first.take() ?? others?.popFirst() }
     }
 }
 

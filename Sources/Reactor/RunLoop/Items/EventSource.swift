@@ -9,6 +9,9 @@ import SystemPackage
 /// thread; every method but ``explain()`` traps on another.
 public class EventSource: CustomStringConvertible {
     // The properties that every event uses come first, next to each other.
+    //
+    // `@exclusivity(unchecked)`: one thread uses these, and no access to one of them calls a client's code. The checks would
+    // be an eighth of what a connection costs that opens and closes.
 
     /// What the descriptor is watched for.
     final private(set) var watchedInterest: Readiness
@@ -26,22 +29,18 @@ public class EventSource: CustomStringConvertible {
     /// What makes the source ready; see ``markReady(after:)``.
     final var wakeTimer: Timer?
     /// One for each mode that has run; none while there is nothing to record.
-    final private var watches = SmallArray<Watch>() {
-        didSet { hasSeveralWatches = watches.hasOthers }
-    }
-    /// Apart from the watches: to look at them would cost each event some 90 instructions.
-    final private var hasSeveralWatches = false
+    @safe @exclusivity(unchecked) final private var watches = SmallArray<Watch>()
     /// Whether there is something to do when the callback has returned.
     final private var hasWorkAfterCallback = false
     /// The descriptor. It changes only in sources of the library's own, which no other thread can ask for their names.
     final private(set) var number: CInt
     /// What closes the descriptor, if another thread may do that.
     final private(set) var shared: SharedDescriptor?
-    final var membership = Membership()
+    @safe @exclusivity(unchecked) final var membership = Membership()
     /// Where it is entered in its loop.
-    final var entries = ModeEntries()
+    @safe @exclusivity(unchecked) final var entries = ModeEntries()
     /// The loop that it is in, which retains it.
-    final private(set) var loop: RunLoop?
+    @safe @exclusivity(unchecked) final private(set) var loop: RunLoop?
     /// The source itself, if its loop may release it before its callback returns.
     final private var keptAlive: EventSource?
     /// What the debug mode supervises in place of the source, while its modes have never run.
@@ -288,7 +287,7 @@ extension EventSource {
     /// Serves what a watch has recorded, and returns whether that counts as handling a source.
     @inline(always)
     final func serveRecorded(_ readiness: Readiness, reportedAt: Poll) -> Bool {
-        if hasSeveralWatches { for watch in watches { _ = watch.takeReadiness() } }
+        if watches.hasOthers { for watch in watches { _ = watch.takeReadiness() } }
         let readiness = readiness.intersection(watchedInterest.union(.marked))
         guard !isEnded, !readiness.isEmpty else { return false }
         guard !isInCallback else {

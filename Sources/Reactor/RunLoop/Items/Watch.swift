@@ -18,15 +18,16 @@ final class Watch {
     let mode: Int32
     fileprivate var descriptor: CInt
     /// What closes the descriptor, if another thread may do that.
-    private var shared: SharedDescriptor?
+    @safe @exclusivity(unchecked) private var shared: SharedDescriptor?
     /// What was recorded and has not been served yet. While it is not empty the watch is in the queue.
     fileprivate var readiness: Readiness = []
     /// The poll in which the kernel has last reported.
     fileprivate var reportedAt = Poll.unknown
     /// Nil while the loop has no descriptors for one: then only what is marked is recorded.
     fileprivate var poller: Poller?
-    private var reading: Registration?
-    private var writing: Registration?
+    /// Unchecked, because one thread uses them, and no access to one calls a client's code.
+    @safe @exclusivity(unchecked) private var reading: Registration?
+    @safe @exclusivity(unchecked) private var writing: Registration?
 
     // The queue's.
     fileprivate var isQueued = false
