@@ -22,7 +22,7 @@ final class SharedDescriptor: Sendable {
 
     private struct Registrations {
         /// One for each registration.
-        var epolls: [Epoll] = []
+        var epolls = SmallArray<Epoll>()
         var hasEnded = false
         var keptUntilClosed: (any AnyObject & Sendable)?
     }
@@ -161,9 +161,7 @@ extension SharedDescriptor {
     func endRegistration(with epoll: Epoll, _ deregister: () -> Void) -> Bool {
         registrations.withLock { registrations in
             deregister()
-            guard let index = registrations.epolls.firstIndex(where: { $0 === epoll }) else { return false }
-            registrations.epolls.remove(at: index)
-            return true
+            return registrations.epolls.removeFirst { $0 === epoll }
         }
     }
 
@@ -172,7 +170,7 @@ extension SharedDescriptor {
         registrations.withLock { registrations in
             let number = number
             for epoll in registrations.epolls { epoll.remove(number) }
-            (registrations.epolls, registrations.hasEnded) = ([], true)
+            (registrations.epolls, registrations.hasEnded) = (SmallArray(), true)
         }
     }
 }

@@ -116,6 +116,11 @@ extension RunLoop.Core {
         if source.membership.isEmpty { source.leave() }
     }
 
+    /// Removes a source, which retains itself, from all its modes.
+    func remove(_ source: EventSource) {
+        source.entries.removeAll { state(of: $0.mode).eventSources.remove($0.slot) }
+    }
+
     /// The mode's poller, which gets all the mode's descriptors when it is made.
     func poller(for state: ModeState) throws(Errno) -> Poller {
         if let poller = state.poller { return poller }

@@ -99,7 +99,7 @@ struct ModeEntries: Sequence {
     var first: ModeEntry? { list.first }
 
     /// The modes that the item is entered in.
-    var modes: ModeSet { ModeSet(list.lazy.map(\.mode)) }
+    var modes: ModeSet { list.reduce(into: ModeSet()) { $0.insert($1.mode) } }
 
     func makeIterator() -> SmallArray<ModeEntry>.Iterator { list.makeIterator() }
 
@@ -108,9 +108,11 @@ struct ModeEntries: Sequence {
     mutating func update(
         _ wanted: ModeSet, remove: (ModeEntry) -> Void, insert: (RunLoop.Mode) -> Int32
     ) {
+        let known = modes
+        guard wanted != known else { return }
         for entry in list where !wanted.contains(entry.mode) { remove(entry) }
         list.removeAll { !wanted.contains($0.mode) }
-        for mode in wanted.subtracting(modes).members {
+        for mode in wanted.subtracting(known).members {
             list.append(ModeEntry(mode: mode, slot: insert(mode)))
         }
     }

@@ -174,7 +174,7 @@ final class SocketConnection: Sendable {
 
     /// Closes the socket, or leaves that to the write buffer or the graceful close that still has bytes to
     /// send.
-    private func closeSocket(_ closing: Closing) {
+    private func closeSocket(_ closing: borrowing Closing) {
         let failure = failure
         let isOwned = shared.closesWhenDone && failure == nil
         defer { shared.close() }
@@ -227,7 +227,7 @@ final class SocketConnection: Sendable {
     }
 
     /// What remains to be done without the lock after a half was closed.
-    struct Closing {
+    struct Closing: ~Copyable {
         /// Whether the socket is to be closed.
         var hasEnded = false
         var opening: SocketOpening?

@@ -29,7 +29,7 @@ final class SocketTimeouts: Sendable {
 
 extension SocketConnection {
     /// How long sending the rest of a closed connection's bytes, and waiting for the peer, may take.
-    func limits(of closing: Closing) -> WriteBuffer.Limits {
+    func limits(of closing: borrowing Closing) -> WriteBuffer.Limits {
         var limits = closing.limits
         guard let loop = try? ResidentThread.streams.runLoop() else { return limits }
         limits.end = loop.now + (closing.closeTimeout ?? defaultCloseTimeout(closing.buffer?.count ?? 0))

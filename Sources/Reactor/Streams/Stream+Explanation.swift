@@ -103,12 +103,10 @@ extension StreamEngine {
         let isReady = !machine.pending.isEmpty || machine.isAcknowledged && self.isReady
         let state = machine.description(isReady: isReady)
         if isOnQueue { return state }
-        guard let loopSchedule = machine.loopSchedule, let loop = loopSchedule.loopSource?.loop else {
-            return state
-        }
-        let reason = loop.inbox.reasonForDelay(of: "the stream", in: loopSchedule.membership)
+        guard let (loop, membership) = self.state.withLock({ $0.place }) else { return state }
+        let reason = loop.inbox.reasonForDelay(of: "the stream", in: membership)
         if isReady { return "\(state): \(reason)" }
-        return loop.inbox.runs(in: loopSchedule.membership) ? state : "\(state), and \(reason)"
+        return loop.inbox.runs(in: membership) ? state : "\(state), and \(reason)"
     }
 }
 
@@ -194,8 +192,8 @@ extension StreamEngine: Supervised {
         guard !isOwned, !machine.isCallingDelegate, machine.isOpen || !machine.pending.isEmpty else {
             return nil
         }
-        guard let loopSchedule = machine.loopSchedule,
-            let reason = loopSchedule.loopSource?.loop.inbox.reasonForNeverRunning(loopSchedule.membership)
+        guard let (loop, membership) = state.withLock({ $0.place }),
+            let reason = loop.inbox.reasonForNeverRunning(membership)
         else { return nil }
         guard !machine.pending.isEmpty || machine.isAcknowledged && isReady else { return nil }
         return "\(machine.description(isReady: true)): \(reason)"

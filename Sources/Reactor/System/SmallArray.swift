@@ -15,6 +15,17 @@ struct SmallArray<Element> {
         if first == nil { first = element } else { others.append(element) }
     }
 
+    /// Removes an element that is unwanted. Returns whether there was one.
+    mutating func removeFirst(where isUnwanted: (Element) -> Bool) -> Bool {
+        if let first, isUnwanted(first) {
+            self.first = others.popLast()
+            return true
+        }
+        guard let index = others.firstIndex(where: isUnwanted) else { return false }
+        others.remove(at: index)
+        return true
+    }
+
     mutating func removeAll(where isUnwanted: (Element) -> Bool) {
         if hasOthers { others.removeAll(where: isUnwanted) }
         if let first, isUnwanted(first) { self.first = hasOthers ? others.removeLast() : nil }

@@ -63,7 +63,7 @@ public class EventSource: CustomStringConvertible {
         identification = Mutex(Identification(name: name))
     }
 
-    deinit { for watch in watches { watch.end() } }
+    deinit { endWatches() }
 
     // MARK: For subclasses
 
@@ -191,8 +191,8 @@ public class EventSource: CustomStringConvertible {
         isEnded = true
         identification.withLock { $0.isEnded = true }
         membership = Membership()
-        if let core = loop?.core { core.updateLeniently(self) }
-        endWatches(except: ModeSet())
+        endWatches()
+        if let core = loop?.core { core.remove(self) }
         leave()
         releaseResources()
         if !isInCallback { ended() }
@@ -251,6 +251,11 @@ extension EventSource {
         guard known == nil else { return }
         watches.append(watch)
         if isMarkedReady { watch.record(.marked) }
+    }
+
+    private final func endWatches() {
+        for watch in watches { watch.end() }
+        watches = SmallArray()
     }
 
     /// Ends the registrations in all modes but those of `kept`.

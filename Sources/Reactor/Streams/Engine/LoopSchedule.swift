@@ -2,8 +2,6 @@
 /// ``StreamMachine``.
 struct LoopSchedule {
     let loop: LoopIdentity
-    /// What the engine has on the loop. Kept for the engine alone; nil in tests.
-    let loopSource: LoopSource?
     private(set) var membership = Membership()
     /// Whether the loop has the kernel watch the descriptor.
     private(set) var isWatched = false
@@ -17,7 +15,7 @@ struct LoopSchedule {
     /// Whether the loop has nothing to do for the stream before the next event: it watches the descriptor, in the right modes.
     var isSettled: Bool { isUpToDate && isWatched && !isDisarmed }
 
-    init(loop: LoopIdentity, loopSource: LoopSource?) { (self.loop, self.loopSource) = (loop, loopSource) }
+    init(loop: LoopIdentity) { self.loop = loop }
 
     /// What the loop has to do for the stream.
     struct Update {

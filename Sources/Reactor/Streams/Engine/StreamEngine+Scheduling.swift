@@ -47,7 +47,10 @@ struct LoopSource {
     }
 
     /// Ends the source on its loop's thread.
-    fileprivate func end() { loop.runOnLoopThread { [source] _ in source.value.cancel() } }
+    fileprivate func end() {
+        if loop.isCurrent { return source.value.cancel() }
+        loop.runOnLoopThread { [source] _ in source.value.cancel() }
+    }
 }
 
 // MARK: - Scheduling
@@ -69,15 +72,14 @@ extension StreamEngine {
         _ loop: RunLoop, _ mode: RunLoop.Mode, keeping kept: AnyObject? = nil, _ change: (inout State) -> Void
     ) {
         let common = loop.commonModes
-        let (isScheduled, left) = state.withLock { state -> (isScheduled: Bool, left: LoopSchedule?) in
+        let (isScheduled, left) = state.withLock { state -> (isScheduled: Bool, left: LoopSource?) in
             guard state.handoff.map({ $0.loop === loop }) ?? true else { return (false, nil) }
-            let result = state.machine.schedule(
-                on: loop.identity, mode, common: common, makeSource: { LoopSource(loop, self, keeping: kept) }
-            )
-            if result.isScheduled { change(&state) }
-            return result
+            guard state.machine.schedule(on: loop.identity, mode, common: common) else { return (false, nil) }
+            change(&state)
+            if state.loopSource?.loop === loop { return (true, nil) }
+            return (true, exchange(&state.loopSource, with: LoopSource(loop, self, keeping: kept)))
         }
-        left?.loopSource?.end()
+        left?.end()
         guard isScheduled else { return }
         if LoopDiagnostics.isReporting { Watchdog.supervise(self) }
         update(loop)
@@ -86,17 +88,18 @@ extension StreamEngine {
 
     func remove(from loop: RunLoop, _ mode: RunLoop.Mode) {
         let common = loop.commonModes
-        let (removal, handoff, taskDelegate) = state.withLock { state in
+        let (removal, left, handoff, taskDelegate) = state.withLock { state in
             let removal = state.machine.unschedule(from: loop.identity, mode, common: common)
-            return (removal, state.handoff, state.taskDelegate)
+            let left = removal == .left ? state.loopSource.take() : nil
+            return (removal, left, state.handoff, state.taskDelegate)
         }
         switch removal {
         case .none: break
         case .changed:
             update(loop)
             taskDelegate?.streamChanged()
-        case .left(let loopSchedule):
-            loopSchedule.loopSource?.end()
+        case .left:
+            left?.end()
             handoff?.streamChanged()
             taskDelegate?.streamChanged()
         }
@@ -107,24 +110,38 @@ extension StreamEngine {
         let (left, handoff) = state.withLock { state in
             state.queue = nil
             state.isScheduledForTask = false
-            return (state.machine.detach(), state.handoff)
+            return (state.detach(), state.handoff)
         }
-        left?.loopSource?.end()
+        left?.end()
         handoff?.streamChanged()
     }
 
     fileprivate func loopEnded(_ loop: RunLoop) {
-        let taskDelegate = state.withLock { state in
-            state.machine.loopEnded(loop.identity)
-            return state.taskDelegate
+        let (left, taskDelegate) = state.withLock { state in
+            (state.loopSource?.loop === loop ? state.detach() : nil, state.taskDelegate)
         }
         taskDelegate?.streamChanged()
+        withExtendedLifetime(left) {}
     }
 }
 
-extension StreamMachine {
+extension StreamEngine.State {
     func source(on loop: LoopIdentity) -> LoopBound<StreamSource>? {
-        isScheduled(on: loop) ? loopSchedule!.loopSource?.source : nil
+        machine.isScheduled(on: loop) ? loopSource?.source : nil
+    }
+
+    /// The loop that the stream is on, and how.
+    var place: (loop: RunLoop, membership: Membership)? {
+        guard let loop = loopSource?.loop, let membership = machine.loopSchedule?.membership else {
+            return nil
+        }
+        return (loop, membership)
+    }
+
+    /// Returns what the engine has had on a loop.
+    fileprivate mutating func detach() -> LoopSource? {
+        machine.detach()
+        return loopSource.take()
     }
 }
 
@@ -198,10 +215,11 @@ extension StreamEngine {
 
     /// Makes a change, and enqueues the callback that follows. Returns the loop that is to be updated.
     private func apply(_ change: (inout State) -> Void) -> RunLoop? {
-        let (loop, queue, isHeld) = state.withLock { state in
+        let (loop, queue, isHeld) = state.withLock { state -> (RunLoop?, StreamQueue?, Bool) in
             change(&state)
+            if !state.machine.isOnQueue, state.signalOwnLoop() { return (nil, nil, false) }
             let (isForLoop, isForQueue) = state.machine.takeUpdate()
-            let loop = isForLoop ? state.machine.loopSchedule?.loopSource?.loop : nil
+            let loop = isForLoop ? state.loopSource?.loop : nil
             return (loop, isForQueue ? state.queue : nil, state.machine.delivery == .held)
         }
         guard let queue else { return loop }
@@ -223,11 +241,10 @@ extension StreamEngine {
 
     /// Takes what this thread's `loop` has to do, and what it needs for that.
     fileprivate func takeUpdate(
-        of loop: RunLoop
+        of loop: LoopIdentity
     ) -> (update: LoopSchedule.Update, source: StreamSource, interest: Readiness, SharedDescriptor?)? {
         state.withLock { state in
-            guard let source = state.machine.source(on: loop.identity)?.value,
-                let update = state.machine.update(loop.identity)
+            guard let source = state.source(on: loop)?.value, let update = state.machine.update(loop)
             else { return nil }
             let isWatched = update.isWatched
             let interest = isWatched ? state.machine.interest : []
@@ -252,12 +269,13 @@ extension RunLoop.Core {
 
     /// Updates `engine`'s source.
     func update(_ engine: StreamEngine) {
-        guard let (update, source, interest, descriptor) = engine.takeUpdate(of: loop), source.join(loop)
+        guard let (update, source, interest, descriptor) = engine.takeUpdate(of: identity),
+            source.loop != nil || source.join(loop)
         else { return }
         do throws(Errno) {
             if let descriptor, source.shared !== descriptor { source.adopt(descriptor) }
-            try source.setInterest(interest)
-            if source.membership != update.membership || (!source.isRegistered && update.isWatched) {
+            if source.watchedInterest != interest { try source.setInterest(interest) }
+            if source.membership != update.membership || (update.isWatched && !source.isRegistered) {
                 source.membership = update.membership
                 try self.update(source)
             }
@@ -265,7 +283,7 @@ extension RunLoop.Core {
             try? source.setInterest([])
             return engine.failWatching(error, on: loop)
         }
-        if update.isSignalled { source.markReady() }
+        if update.isSignalled, !source.isMarkedReady { source.markReady() }
     }
 }
 

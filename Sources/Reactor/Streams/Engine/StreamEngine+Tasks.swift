@@ -32,11 +32,10 @@ extension StreamEngine {
 
     /// The loop that the client has scheduled the stream on, and its modes there.
     var scheduledPlace: (loop: RunLoop, modes: ModeSet)? {
-        let loopSchedule = state.withLock { state in
-            state.isScheduledForTask || state.queue != nil ? nil : state.machine.loopSchedule
+        guard let place = state.withLock({ $0.isScheduledForTask || $0.queue != nil ? nil : $0.place }) else {
+            return nil
         }
-        guard let loopSchedule, let loop = loopSchedule.loopSource?.loop else { return nil }
-        return (loop, loopSchedule.membership.entryModes(common: loop.commonModes))
+        return (place.loop, place.membership.entryModes(common: place.loop.commonModes))
     }
 
     /// Tells the backend that a task begins to wait, if it wants to know.

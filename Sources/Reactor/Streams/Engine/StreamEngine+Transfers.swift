@@ -11,10 +11,19 @@ extension StreamEngine.State {
     @inline(never)
     private mutating func findNext() -> StreamMachine.Action {
         if machine.mustAskBackend { askBackend() }
-        let action = machine.next
-        guard action == .signal, let source = machine.source(on: .current) else { return action }
-        source.value.markReady()
-        return .none
+        return signalOwnLoop() ? .none : machine.next
+    }
+
+    /// Signals the stream's source if the stream's loop is this thread's, and has nothing else to do for it.
+    ///
+    /// - Returns: Whether the source is signalled.
+    mutating func signalOwnLoop() -> Bool {
+        guard machine.next == .signal || machine.mustReportPass, let source = source(on: .current)?.value
+        else {
+            return false
+        }
+        if !source.isMarkedReady { source.markReady() }
+        return true
     }
 
     /// Asks the backend how far an opening has come, and what the next read or write can expect.

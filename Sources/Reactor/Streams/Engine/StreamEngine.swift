@@ -9,6 +9,8 @@ final class StreamEngine: Sendable {
     struct State: ~Copyable {
         var machine: StreamMachine
         var backend: any StreamBackend
+        /// What the stream has on the loop that the machine has scheduled it on.
+        var loopSource: LoopSource?
         /// What tasks have read and not used, which comes before the bytes of the backend.
         var putBack: PutBackBytes?
         /// The queue that events are delivered on, if not on a loop.
@@ -253,10 +255,7 @@ extension StreamEngine {
     /// Ends a stream that has been released, opened or not.
     func retire() {
         if LoopDiagnostics.isReporting { reportRelease() }
-        close()
-        guard process.isCurrent else { return }
-        detach()
-        try? backend.close()
+        close(evenUnopened: process.isCurrent)
     }
 }
 

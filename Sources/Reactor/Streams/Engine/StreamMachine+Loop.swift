@@ -14,31 +14,27 @@ extension StreamMachine {
     /// The stream is scheduled in a mode of a loop; one that is on another loop moves, with its pending events. On the new
     /// loop an unacknowledged event is delivered again.
     ///
-    /// - Parameter makeSource: Creates what the engine has on a loop. Called for a new one.
-    /// - Returns: Whether the stream is scheduled: false once it is closed; and what it has left.
-    mutating func schedule(
-        on loop: LoopIdentity, _ mode: RunLoop.Mode, common: ModeSet,
-        makeSource: () -> LoopSource? = { nil }
-    ) -> (isScheduled: Bool, left: LoopSchedule?) {
-        guard !isClosed else { return (false, nil) }
+    /// - Returns: Whether the stream is scheduled: false once it is closed.
+    mutating func schedule(on loop: LoopIdentity, _ mode: RunLoop.Mode, common: ModeSet) -> Bool {
+        guard !isClosed else { return false }
         wasScheduled = true
         // A subclass may have its own kind of delegate by now.
         if delegateState == .missing { delegateState = .expected }
-        var left: LoopSchedule?
         if !isScheduled(on: loop) {
-            left = loopSchedule
-            loopSchedule = LoopSchedule(loop: loop, loopSource: makeSource())
+            loopSchedule = LoopSchedule(loop: loop)
             isUnacknowledged = false
         }
         loopSchedule?.change { $0.add(mode, common: common) }
-        return (true, left)
+        return true
     }
 
     /// The stream is removed from a mode of a loop.
     mutating func unschedule(from loop: LoopIdentity, _ mode: RunLoop.Mode, common: ModeSet) -> Removal {
         guard isScheduled(on: loop) else { return .none }
         loopSchedule?.change { $0.remove(mode, common: common) }
-        return loopSchedule!.membership.isEmpty ? .left(loopSchedule.take()!) : .changed
+        guard loopSchedule!.membership.isEmpty else { return .changed }
+        loopSchedule = nil
+        return .left
     }
 
     /// The result of leaving a mode.
@@ -47,19 +43,16 @@ extension StreamMachine {
         /// The stream is still scheduled in another mode.
         case changed
         /// The stream is not scheduled any more.
-        case left(LoopSchedule)
+        case left
     }
 
     /// The stream is removed from its loop and from its queue. A callback that has not started there delays no other
     /// delivery.
-    @discardableResult
-    mutating func detach() -> LoopSchedule? {
+    mutating func detach() {
         isOnQueue = false
         if delivery == .enqueued { delivery = .idle }
-        return loopSchedule.take()
+        loopSchedule = nil
     }
-
-    mutating func loopEnded(_ loop: LoopIdentity) { if isScheduled(on: loop) { detach() } }
 
     /// Events are delivered on a queue from now on.
     mutating func joinQueue() { isOnQueue = true }
@@ -93,11 +86,11 @@ extension StreamMachine {
 
     /// Takes what `loop` has to do for the stream; nil if the stream is not scheduled there.
     mutating func update(_ loop: LoopIdentity) -> LoopSchedule.Update? {
-        guard var loopSchedule, loopSchedule.loop == loop else { return nil }
-        if isAcknowledged { loopSchedule.isDisarmed = false }
-        let isWatched = needsWatch(isDisarmed: loopSchedule.isDisarmed)
-        defer { self.loopSchedule = loopSchedule }
-        return loopSchedule.update(isWatched: isWatched, isSignalled: mustDeliver || mustReportPass)
+        guard isScheduled(on: loop) else { return nil }
+        if isAcknowledged { loopSchedule!.isDisarmed = false }
+        let isWatched = needsWatch(isDisarmed: loopSchedule!.isDisarmed)
+        let isSignalled = mustDeliver || mustReportPass
+        return loopSchedule!.update(isWatched: isWatched, isSignalled: isSignalled)
     }
 
     /// The kernel refuses to watch the descriptor for `loop`.
