@@ -183,7 +183,8 @@ private final class ConnectionDelivery: StreamDelegate {
     private let delegate: any ConnectionDelegate
     /// Whether the delegate is being called. A run of the loop within that leaves further events for later.
     private var isCalling = false
-    private var waiting: [(isInput: Bool, event: Stream.Event)] = []
+    /// Unchecked, because one thread uses it, and no access to it calls a client's code: each event looks at it.
+    @safe @exclusivity(unchecked) private var waiting: [(isInput: Bool, event: Stream.Event)] = []
 
     init(of connection: Connection, to delegate: any ConnectionDelegate) {
         (self.connection, self.delegate) = (connection, delegate)
