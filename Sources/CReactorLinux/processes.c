@@ -200,7 +200,7 @@ static struct reactor_spawned start(struct plan *plan) {
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (process < 0) return failed(reactor_spawn_process, code);
     if (!plan->error) return (struct reactor_spawned){.process = process, .descriptor = descriptor};
-    reactor_collect(descriptor, true);
+    reactor_collect(descriptor, true, false);
     close(descriptor);
     return failed(plan->stage, plan->error);
 }
@@ -217,10 +217,10 @@ struct reactor_spawned reactor_spawn_start(struct reactor_spawn request, const c
 
 static int64_t microseconds(struct timeval time) { return (int64_t)time.tv_sec * 1000000 + time.tv_usec; }
 
-struct reactor_end reactor_collect(int descriptor, bool waits) {
+struct reactor_end reactor_collect(int descriptor, bool waits, bool keeps) {
     siginfo_t information = {.si_pid = 0};
     struct rusage use = {0};
-    int options = WEXITED | (waits ? 0 : WNOHANG);
+    int options = WEXITED | (waits ? 0 : WNOHANG) | (keeps ? WNOWAIT : 0);
     long result;
     do result = syscall(SYS_waitid, waitid_pidfd, descriptor, &information, options, &use);
     while (result < 0 && errno == EINTR);

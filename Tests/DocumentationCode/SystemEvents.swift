@@ -7,6 +7,11 @@ private struct Certificate {
     var expiry = ClockTimer.Clock.wallClock.now
 }
 
+private func showStatus() async throws {
+    let result = try await ChildProcess.run("git", ["status", "--short"], timeout: .seconds(10))
+    if result.termination.isSuccess { print(String(decoding: result.standardOutput, as: UTF8.self)) }
+}
+
 private func build() async throws {
     let child = try ChildProcess.spawn(
         .init("make", ["-j4"], standardOutput: .stream, standardError: .standardOutput))

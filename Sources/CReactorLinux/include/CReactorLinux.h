@@ -242,8 +242,8 @@ struct reactor_end {
     /// In units of 1,024 bytes.
     long maximum_resident_size;
 };
-/// Collects the child of a pidfd, if it has ended, or waits until it has (waitid(2)).
-struct reactor_end reactor_collect(int descriptor, bool waits);
+/// Collects the child of a pidfd, if it has ended, or waits until it has (waitid(2)). If `keeps`, only looks at it.
+struct reactor_end reactor_collect(int descriptor, bool waits, bool keeps);
 /// pidfd_send_signal(2): 0, or -1 with errno.
 int reactor_signal_process(int descriptor, int signal);
 /// Sends `signal` to the group that the process of a pidfd leads: 0, or -1 with errno, ESRCH if the process was collected.

@@ -27,18 +27,9 @@ extension ChildProcess {
     ///   chdir(2); `Errno.resourceTemporarilyUnavailable` if the user may have no more processes; `Errno.tooManyOpenFiles`;
     ///   `Errno.invalidArgument` if a string contains a zero byte, or a variable's name an equals sign.
     public static func spawn(_ configuration: Configuration) throws(IOError) -> sending Spawned {
-        let request = try SpawnRequest(configuration)
-        let ends = try ChildEnds(configuration)
-        let spawned = try request.start(ends)
-        let name = FilePath(configuration.executable).lastComponent?.string ?? configuration.executable
-        let process = ChildProcess(spawned, name, terminal: ends.master)
-        let subject = "process \(process.processIdentifier) (\(name))"
-        func reader(_ end: SharedDescriptor) -> InputStream {
-            let file = UnopenedBackend(reading: end, endsAtHangUp: ends.master != nil)
-            let engine = StreamEngine(file, subject: subject)
-            if LoopDiagnostics.isReporting, ends.master == nil { engine.superviseChildOutput(end) }
-            return InputStream(engine)
-        }
+        let (process, ends) = try start(configuration)
+        let subject = process.subject
+        let reader = { InputStream(StreamEngine(reading: $0, of: process, onTerminal: ends.master != nil)) }
         return Spawned(
             process: process,
             standardInput: ends.input.map {
@@ -46,18 +37,44 @@ extension ChildProcess {
             },
             standardOutput: ends.output.map(reader), standardError: ends.error.map(reader))
     }
+
+    /// Spawns a process, and returns it with this process's ends of its pipes or its terminal.
+    static func start(_ configuration: Configuration) throws(IOError) -> (ChildProcess, ParentEnds) {
+        let request = try SpawnRequest(configuration)
+        let ends = try ChildEnds(configuration)
+        let spawned = try request.start(ends)
+        let name = FilePath(configuration.executable).lastComponent?.string ?? configuration.executable
+        return (ChildProcess(spawned, name, terminal: ends.parents.master), ends.parents)
+    }
+
+    /// What errors of its streams name.
+    var subject: String { "process \(processIdentifier) (\(name))" }
+}
+
+extension StreamEngine {
+    /// Reads what `process` writes to `end`.
+    convenience init(reading end: SharedDescriptor, of process: ChildProcess, onTerminal: Bool) {
+        self.init(UnopenedBackend(reading: end, endsAtHangUp: onTerminal), subject: process.subject)
+        if LoopDiagnostics.isReporting, !onTerminal { superviseChildOutput(end) }
+    }
 }
 
 // MARK: - Descriptors
+
+/// The parent's ends of a child's pipes or its terminal.
+struct ParentEnds: Sendable {
+    fileprivate(set) var input: SharedDescriptor?
+    fileprivate(set) var output: SharedDescriptor?
+    fileprivate(set) var error: SharedDescriptor?
+    /// Of the terminal, which `output` is, too.
+    fileprivate(set) var master: SharedDescriptor?
+}
 
 /// The descriptors of a child that is being spawned: those that it gets, and the parent's ends of them.
 private struct ChildEnds {
     /// What the child gets, by its numbers.
     private(set) var passed: [CInt: SharedDescriptor] = [:]
-    private(set) var input: SharedDescriptor?
-    private(set) var output: SharedDescriptor?
-    private(set) var error: SharedDescriptor?
-    private(set) var master: SharedDescriptor?
+    private(set) var parents = ParentEnds()
     /// What the child opens as its controlling terminal.
     private(set) var terminal: SharedDescriptor?
     /// The child's working directory; nil for this process's.
@@ -73,14 +90,15 @@ private struct ChildEnds {
             if let size = configuration.terminal { try openTerminal(size) }
         }
         for (number, descriptor) in configuration.descriptors { pass(descriptor, as: number) }
-        input = try connect(STDIN_FILENO, configuration.standardInput.output) ?? input
-        output = try connect(STDOUT_FILENO, configuration.standardOutput) ?? output
+        let input = try connect(STDIN_FILENO, configuration.standardInput.output)
+        let output = try connect(STDOUT_FILENO, configuration.standardOutput)
+        (parents.input, parents.output) = (input ?? parents.input, output ?? parents.output)
         if case .standardOutput = configuration.standardError {
             // Copied in the child from what its standard output has become here.
             passed[STDERR_FILENO] =
                 passed[STDOUT_FILENO] ?? SharedDescriptor(STDOUT_FILENO, closesWhenDone: false)
         } else {
-            error = try connect(STDERR_FILENO, configuration.standardError.output)
+            parents.error = try connect(STDERR_FILENO, configuration.standardError.output)
         }
     }
 
@@ -93,12 +111,13 @@ private struct ChildEnds {
             SharedDescriptor(try SystemCall.make(open), closesWhenDone: true)
         }
         let number = try SystemCall.open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK)
-        master = SharedDescriptor(number, closesWhenDone: true)
+        let master = SharedDescriptor(number, closesWhenDone: true)
         try SystemCall.make { reactor_terminal_unlock(number) }
         try SystemCall.make { reactor_terminal_resize(number, size.rows, size.columns) }
         terminal = try owned { reactor_terminal_open(number) }
         for number in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO] { passed[number] = terminal }
-        (input, output) = (try owned { fcntl(number, F_DUPFD_CLOEXEC, 0) }, master)
+        let input = try owned { fcntl(number, F_DUPFD_CLOEXEC, 0) }
+        parents = ParentEnds(input: input, output: master, master: master)
     }
 
     /// Opens what the child has as `number`, and returns the parent's end of a pipe.

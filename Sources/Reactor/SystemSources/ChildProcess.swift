@@ -33,8 +33,17 @@ public final class ChildProcess: Sendable {
     private let owner: DescriptorOwner
     /// The master of its terminal, if it has one.
     private let terminal: SharedDescriptor?
-    private let collected = Mutex<Termination?>(nil)
+    private let state = Mutex(State())
     private let creator = ProcessIdentity.current
+
+    private struct State {
+        /// How it has ended, once that is known.
+        var termination: Termination?
+        /// Whether the kernel has forgotten it, and may give its number to another process.
+        var isCollected = false
+        /// How many users need its number, after its end, too.
+        var numberUsers = 0
+    }
 
     init(_ spawned: reactor_spawned, _ name: String, terminal: SharedDescriptor?) {
         (processIdentifier, descriptor) = (spawned.process, spawned.descriptor)
@@ -56,9 +65,25 @@ public final class ChildProcess: Sendable {
 
     /// How the process has ended; nil while it runs.
     public var termination: Termination? {
-        collected.withLock { collected in
-            if collected == nil { collected = Termination(collecting: descriptor) }
-            return collected
+        state.withLock { state in
+            if state.termination == nil {
+                let keepsNumber = state.numberUsers > 0
+                state.termination = Termination(collecting: descriptor, keepsNumber: keepsNumber)
+                state.isCollected = state.termination != nil && !keepsNumber
+            }
+            return state.termination
+        }
+    }
+
+    /// Keeps the process's number, and that of the group that it leads, from other processes, also after its end.
+    func beginUsingNumber() { state.withLock { $0.numberUsers += 1 } }
+
+    func endUsingNumber() {
+        state.withLock { state in
+            state.numberUsers -= 1
+            guard state.numberUsers == 0, state.termination != nil, !state.isCollected else { return }
+            _ = Termination(collecting: descriptor)
+            state.isCollected = true
         }
     }
 
@@ -106,27 +131,53 @@ public final class ChildProcess: Sendable {
     ///   call, by a wait for any child, as another group might get the number.
     public func sendToGroup(_ signal: Signal) throws(Errno) {
         // A process that is not collected keeps its number.
-        try collected.withLock { collected throws(Errno) in
-            guard collected == nil else { throw .noSuchProcess }
+        try state.withLock { state throws(Errno) in
+            guard !state.isCollected else { throw .noSuchProcess }
             try SystemCall.make { reactor_signal_group(descriptor, processIdentifier, signal.rawValue) }
         }
     }
 
     /// Sends SIGTERM, and SIGKILL if the process still runs when `grace` has passed. Does not wait.
     ///
-    /// Does nothing if the process has ended. SIGKILL is sent even if this object has been released.
+    /// Does nothing if the process has ended. SIGKILL is sent even if this object has been released. Programs that it has
+    /// started continue: see ``terminateGroup(killAfter:)``.
     public func terminate(killAfter grace: Duration) {
         guard termination == nil else { return }
         try? send(.terminate)
+        Self.perform(after: grace) { [self] in try? send(.kill) }
+    }
+
+    /// Sends SIGTERM to the group that the process leads, and SIGKILL to what is left of it when `grace` has passed. Does not
+    /// wait.
+    ///
+    /// Reaches the programs that the process has started, also those that outlive it. The process keeps its number until then,
+    /// so that no other group can have it. Does nothing if it leads no group, or if ``termination`` was known before the call.
+    /// See ``Configuration/Group``.
+    public func terminateGroup(killAfter grace: Duration) {
+        beginUsingNumber()
+        try? sendToGroup(.terminate)
+        Self.perform(after: grace) { [self] in
+            try? sendToGroup(.kill)
+            endUsingNumber()
+        }
+    }
+
+    private static func perform(after delay: Duration, _ body: @escaping @Sendable () -> Void) {
         do throws(Errno) { try DispatchWorkers.prepare() } catch {
             // Without descriptors or threads for a timer of libdispatch.
-            _ = try? JoinableThread(name: "reactor.grace") { [self] in
-                if wait(until: .now + grace) == nil { try? send(.kill) }
+            let date = Deadline.now + delay
+            let thread = try? JoinableThread(name: "reactor.grace") {
+                while case let rest = Deadline.now.duration(to: date).wholeNanoseconds, rest > 0 {
+                    poll(nil, 0, CInt(clamping: (rest - 1) / 1_000_000 + 1))
+                }
+                body()
             }
+            // Nothing would ever do it.
+            if thread == nil { body() }
             return
         }
-        let date = DispatchTime.now() + .nanoseconds(Int(clamping: grace.wholeNanoseconds))
-        DispatchQueue.global().asyncAfter(deadline: date) { [self] in try? send(.kill) }
+        let date = DispatchTime.now() + .nanoseconds(Int(clamping: delay.wholeNanoseconds))
+        DispatchQueue.global().asyncAfter(deadline: date, execute: body)
     }
 
     // MARK: Its terminal
@@ -214,9 +265,9 @@ extension ChildProcess {
         /// Whether it has exited with status 0.
         public var isSuccess: Bool { reason == .exited(status: 0) }
 
-        /// Collects the process of a pidfd; nil if it has not ended.
-        init?(collecting descriptor: CInt, waits: Bool = false) {
-            let end = reactor_collect(descriptor, waits)
+        /// Collects the process of a pidfd, or only looks at it, so that it keeps its number; nil if it has not ended.
+        init?(collecting descriptor: CInt, waits: Bool = false, keepsNumber: Bool = false) {
+            let end = reactor_collect(descriptor, waits, keepsNumber)
             switch end.code {
             case 0, -EAGAIN: return nil
             case CInt(CLD_EXITED): reason = .exited(status: end.status)

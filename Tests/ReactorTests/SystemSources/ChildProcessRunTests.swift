@@ -1,0 +1,126 @@
+import Glibc
+import Reactor
+import ReactorTestSupport
+import ReactorTesting
+import SystemPackage
+import Testing
+
+@Suite(.runLoop) struct ChildProcessRunTests {
+    private typealias Reason = ChildProcess.RunError.Reason
+
+    private func shell(_ script: String) -> ChildProcess.Configuration {
+        .init(
+            "/bin/sh", ["-c", script], standardInput: .null, standardOutput: .stream,
+            standardError: .stream, group: .new)
+    }
+
+    private func runError(
+        _ body: () async throws -> ChildProcess.CollectedResult
+    ) async throws -> ChildProcess.RunError {
+        try #require(await #expect(throws: ChildProcess.RunError.self) { try await body() })
+    }
+
+    @Test func `a program's output, its errors and its status are returned`() async throws {
+        let result = try await ChildProcess.run(
+            "sh", ["-c", "cat; echo problem >&2; exit 3"], input: [65, 66])
+        #expect(result.standardOutput == [65, 66])
+        #expect(result.standardError == Array("problem\n".utf8))
+        #expect(result.termination.reason == .exited(status: 3))
+        let silent = try await ChildProcess.run("cat")
+        #expect(silent.termination.isSuccess && silent.standardOutput.isEmpty)
+    }
+
+    @Test func `a program that fills its pipes in any order ends`() async throws {
+        let input = [UInt8](repeating: 7, count: 1_000_000)
+        let result = try await ChildProcess.run(
+            "sh", ["-c", "head -c 500000 /dev/zero >&2; cat; head -c 500000 /dev/zero >&2"], input: input)
+        #expect(result.standardOutput == input)
+        #expect(result.standardError == [UInt8](repeating: 0, count: 1_000_000))
+    }
+
+    @Test func `a program need not read its input`() async throws {
+        let input = [UInt8](repeating: 7, count: 1_000_000)
+        let result = try await ChildProcess.run("sh", ["-c", "exec <&-; echo done"], input: input)
+        #expect(result.standardOutput == Array("done\n".utf8) && result.termination.isSuccess)
+        // Its child keeps the pipe open, and does not read it.
+        let child = try await ChildProcess.run(
+            "sh", ["-c", "sleep 1000 >/dev/null 2>&1 & echo $!"], input: input)
+        let text = String(decoding: child.standardOutput, as: UTF8.self)
+        kill(try #require(Int32(text.dropLast())), SIGKILL)
+    }
+
+    @Test func `a configuration chooses what is collected`() async throws {
+        var configuration = shell("echo out; echo error >&2")
+        configuration.standardError = .standardOutput
+        let result = try await ChildProcess.run(configuration)
+        #expect(result.standardOutput == Array("out\nerror\n".utf8) && result.standardError.isEmpty)
+        configuration.standardOutput = .null
+        #expect(try await ChildProcess.run(configuration).standardOutput.isEmpty)
+        let terminal = try await ChildProcess.run(
+            .init("sh", ["-c", "stty size"], terminal: .init(rows: 5, columns: 6)))
+        #expect(terminal.standardOutput == Array("5 6\r\n".utf8))
+        await #expect(throws: IOError.self) { try await ChildProcess.run("/no/such") }
+    }
+
+    @Test func `more output than the limit ends the program's group, and what was read is in the error`()
+        async throws
+    {
+        for (script, isOutput) in [("yes & wait", true), ("yes >&2 & wait", false)] {
+            let error = try await runError {
+                try await ChildProcess.run("sh", ["-c", script], outputLimit: 5)
+            }
+            #expect(error.reason == .outputLimitExceeded(5))
+            let (read, other) = (error.result.standardOutput, error.result.standardError)
+            #expect((isOutput ? read : other) == Array("y\ny\ny".utf8))
+            #expect(error.result.termination.reason == .signalled(.terminate, dumpedCore: false))
+            #expect("\(error)" == "run sh: has written more than 5 bytes")
+        }
+        let result = try await ChildProcess.run("printf", ["12345"], outputLimit: 5)
+        #expect(result.standardOutput.count == 5)
+    }
+
+    @Test func `a program that takes too long is ended`() async throws {
+        let error = try await runError {
+            try await ChildProcess.run("sleep", ["1000"], timeout: .milliseconds(1))
+        }
+        #expect(error.reason == .timedOut(.milliseconds(1)))
+        #expect(error.result.termination.reason == .signalled(.terminate, dumpedCore: false))
+        // It has ended, and left a program that keeps its output open.
+        let late = try await runError {
+            try await ChildProcess.run("sh", ["-c", "sleep 1000 & exit 9"], timeout: .milliseconds(50))
+        }
+        #expect(late.result.termination.reason != .unknown)
+    }
+
+    @Test func `cancellation ends the program and what it has started`() async throws {
+        let pipe = try FileDescriptor.pipe()
+        var configuration = shell("trap '' TERM; (echo started >&2; exec sleep 1000) & wait")
+        configuration.standardError = .descriptor(pipe.writeEnd)
+        let copy = configuration
+        let task = Task { try await ChildProcess.run(copy) }
+        let input = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+        #expect(try await input.readChunk() == Array("started\n".utf8))
+        try pipe.writeEnd.close()
+        task.cancel()
+        await #expect(throws: CancellationError.self) { try await task.value }
+        // No process of the group has the pipe.
+        #expect(try await input.readChunk() == nil)
+        input.close()
+    }
+
+    @Test func `ending a group kills what ignores SIGTERM, also after its leader has ended`() throws {
+        let script = "(trap '' TERM; echo ready; while true; do sleep 1; done) & wait"
+        let child = try ChildProcess.shell(script) { $0.group = .new }
+        let (process, output) = (child.process, child.standardOutput!)
+        output.open()
+        #expect(output.read { $0.hasSuffix("\n") } == "ready\n")
+        process.terminateGroup(killAfter: .milliseconds(50))
+        #expect(process.wait()?.reason == .signalled(.terminate, dumpedCore: false))
+        // The pipe has no writer any more.
+        #expect(output.read(upTo: 1).isEmpty)
+        output.close()
+        waitUntil { !ChildProcess.exists(process.processIdentifier) }
+        #expect(throws: Errno.noSuchProcess) { try process.sendToGroup(.kill) }
+        process.terminateGroup(killAfter: .zero)
+    }
+}
