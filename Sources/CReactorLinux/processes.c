@@ -41,6 +41,8 @@ struct plan {
     // Duplicates with numbers that the child is not to have.
     int *copies;
     int parent;
+    // "LISTEN_PID=" and the child's number.
+    char process_variable[24];
     // The child's: the step that it is at, and the errno that has ended it.
     int stage, error;
 };
@@ -56,7 +58,7 @@ static const char *take(const char *strings, size_t count, char **list) {
 }
 
 static bool make_plan(struct plan *plan, const struct reactor_spawn *request, const char *strings, const int *descriptors) {
-    size_t words = request->path_count + request->argument_count + request->variable_count + 3;
+    size_t words = request->path_count + request->argument_count + request->variable_count + 4;
     char **list = malloc(words * sizeof *list + request->descriptor_count * sizeof(int));
     if (!list) return false;
     *plan = (struct plan){.request = request, .paths = list, .sources = descriptors, .parent = getpid()};
@@ -67,6 +69,11 @@ static bool make_plan(struct plan *plan, const struct reactor_spawn *request, co
     strings = take(strings, request->path_count, plan->paths);
     strings = take(strings, request->argument_count, plan->arguments);
     take(strings, request->variable_count, plan->environment);
+    if (request->names_process) {
+        strcpy(plan->process_variable, "LISTEN_PID=");
+        plan->environment[request->variable_count] = plan->process_variable;
+        plan->environment[request->variable_count + 1] = NULL;
+    }
     if (request->inherits_environment) plan->environment = environ;
     return true;
 }
@@ -157,6 +164,16 @@ static int die_with_parent(const struct plan *plan) {
     return getppid() == plan->parent ? 0 : -1; // it has died before
 }
 
+// No library function formats a number in an async-signal-safe way.
+static void complete_process_variable(struct plan *plan) {
+    char digits[12];
+    int count = 0;
+    for (pid_t rest = getpid(); rest; rest /= 10) digits[count++] = (char)('0' + rest % 10);
+    char *end = plan->process_variable + sizeof "LISTEN_PID=" - 1;
+    while (count) *end++ = digits[--count];
+    *end = 0;
+}
+
 // Returns only if a step fails.
 static void run_program(struct plan *plan) {
     sigset_t none;
@@ -171,6 +188,7 @@ static void run_program(struct plan *plan) {
     plan->stage = reactor_spawn_descriptors;
     if (pass_descriptors(plan) < 0) return;
     plan->stage = reactor_spawn_program;
+    complete_process_variable(plan);
     sigprocmask(SIG_SETMASK, &none, NULL);
     execute(plan);
 }

@@ -90,3 +90,20 @@ func pressureSourceInChild() throws {
     print(sum)
     source?.cancel()
 }
+
+/// Takes the sockets of the service manager, and accepts a connection at the first.
+func takesSocketsOfManager() throws {
+    let sockets = try ServiceManager.takeSockets()
+    for socket in sockets {
+        let number = socket.descriptor.rawValue
+        print(socket.name, number, fcntl(number, F_GETFD) & FD_CLOEXEC != 0)
+    }
+    print("again", try ServiceManager.takeSockets().count)
+    guard let first = sockets.first else { return }
+    let listener = try Listener(descriptor: first.descriptor) { listener, _ in
+        print("accepted")
+        listener.close()
+    }
+    try RunLoop.main.add(listener, forMode: .default)
+    RunLoop.main.run(in: .default)
+}

@@ -8,6 +8,7 @@ let scenarios: [String: () throws -> Void] = [
     "nested in a drain": nestedInDrain,
     "nested in a timer": nestedInTimer,
     "main actor": mainActor,
+    "sockets of a manager": takesSocketsOfManager,
     "hosted": hostedMainLoop,
     "a hosting's descriptor": hostingDescriptor,
     "hosted without descriptors": hostedWithoutDescriptors,

@@ -204,6 +204,8 @@ struct reactor_spawn {
     /// How many paths to try, arguments and variables there are, and descriptors to pass.
     size_t path_count, argument_count, variable_count, descriptor_count;
     bool inherits_environment;
+    /// Whether the variable LISTEN_PID is added, with the child's number.
+    bool names_process;
     bool is_session_leader;
     /// The working directory; -1 for the parent's.
     int folder;

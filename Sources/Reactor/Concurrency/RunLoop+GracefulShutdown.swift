@@ -21,6 +21,8 @@ extension RunLoop {
     /// restored: a second signal, of any kind, ends the process, as it would have without this call. While a callback keeps the
     /// loop busy, signals wait for it.
     ///
+    /// The service manager is told, if there is one: ``ServiceManager/Notification/stopping``.
+    ///
     /// Returns when the body has, and waits for child tasks that ignore their cancellation. An inner shutdown begins with the
     /// outer one. If the loop's thread ends, the signals are not caught any more, and the grace is over when the shutdown
     /// begins, as there is no clock for it.
@@ -45,6 +47,7 @@ extension RunLoop {
             signal, count in
             let others = caught.stop()
             shutdown.begin()
+            try? ServiceManager.notify(.stopping)
             // A second one, which now has the action that it had before.
             if let second = count > 1 ? signal : others.first { kill(getpid(), second.rawValue) }
         }

@@ -22,6 +22,9 @@ extension ChildProcess {
         public var standardError: ErrorOutput
         /// More descriptors, by their numbers in the child. All others are closed in the child, with or without `O_CLOEXEC`.
         public var descriptors: [Int32: FileDescriptor] = [:]
+        /// Sockets that the child takes by ``ServiceManager/takeSockets()`` or sd_listen_fds(3): they are its descriptors from
+        /// 3 on, and `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES` are set in its environment. The caller still owns them.
+        public var sockets: [ServiceManager.Socket] = []
         /// The process group and the session.
         public var group: Group
         /// The size of a new pseudo-terminal for the child; nil for none.

@@ -25,7 +25,8 @@ extension ChildProcess {
     /// - Returns: The process and its streams.
     /// - Throws: ``IOError`` that names the program, or the file that could not be opened for it: an error of execve(2) or
     ///   chdir(2); `Errno.resourceTemporarilyUnavailable` if the user may have no more processes; `Errno.tooManyOpenFiles`;
-    ///   `Errno.invalidArgument` if a string contains a zero byte, or a variable's name an equals sign.
+    ///   `Errno.invalidArgument` if a string contains a zero byte, a variable's name an equals sign, a socket's name a colon or
+    ///   a control character, or if a socket's number is also in ``Configuration/descriptors``.
     public static func spawn(_ configuration: Configuration) throws(IOError) -> sending Spawned {
         let (process, ends) = try start(configuration)
         let subject = process.subject
@@ -90,6 +91,9 @@ private struct ChildEnds {
             if let size = configuration.terminal { try openTerminal(size) }
         }
         for (number, descriptor) in configuration.descriptors { pass(descriptor, as: number) }
+        for (number, socket) in zip(ServiceManager.firstSocket..., configuration.sockets) {
+            pass(socket.descriptor, as: number)
+        }
         let input = try connect(STDIN_FILENO, configuration.standardInput.output)
         let output = try connect(STDOUT_FILENO, configuration.standardOutput)
         (parents.input, parents.output) = (input ?? parents.input, output ?? parents.output)
@@ -194,17 +198,20 @@ private struct SpawnRequest {
     init(_ configuration: ChildProcess.Configuration) throws(IOError) {
         self.configuration = configuration
         let executable = configuration.executable
-        let variables = configuration.environment.entries
+        let variables = configuration.entries
         let paths = Self.paths(of: Array(executable.utf8), variables ?? processEnvironment)
         let arguments = [configuration.argument0 ?? executable] + configuration.arguments
         (request.path_count, request.argument_count) = (paths.count, arguments.count)
         (request.variable_count, request.inherits_environment) = (variables?.count ?? 0, variables == nil)
         let all = paths + arguments.map { Array($0.utf8) } + (variables ?? [])
         strings = Array(all.map { $0 + [0] }.joined())
-        guard configuration.environment.isValid, strings.count(where: { $0 == 0 }) == all.count else {
+        guard configuration.environment.isValid, configuration.hasValidSockets,
+            strings.count(where: { $0 == 0 }) == all.count
+        else {
             throw IOError(.spawn, executable, .invalidArgument)
         }
         if executable.isEmpty { throw IOError(.spawn, executable, .noSuchFileOrDirectory) }
+        request.names_process = !configuration.sockets.isEmpty
         request.death_signal = configuration.parentDeathSignal?.rawValue ?? 0
     }
 
@@ -241,6 +248,28 @@ extension ChildProcess.Configuration {
     /// What an error names.
     fileprivate func executable(in folder: FilePath?) -> String {
         folder.map { "\(executable) in \($0)" } ?? executable
+    }
+}
+
+// MARK: Sockets
+
+extension ChildProcess.Configuration {
+    fileprivate var hasValidSockets: Bool {
+        let numbers = ServiceManager.firstSocket..<ServiceManager.firstSocket + CInt(sockets.count)
+        let isControl = { (byte: UInt8) in byte < 32 || byte == 127 || byte == UInt8(ascii: ":") }
+        return !numbers.contains { descriptors[$0] != nil }
+            && !sockets.contains { $0.name.utf8.contains(where: isControl) }
+    }
+
+    /// The entries of the environment, but for the one that names the child; nil for those of this process as they are.
+    fileprivate var entries: [[UInt8]]? {
+        let entries = environment.entries
+        guard !sockets.isEmpty else { return entries }
+        let names = sockets.map(\.name).joined(separator: ":")
+        let kept = (entries ?? processEnvironment).filter { entry in
+            !["LISTEN_PID=", "LISTEN_FDS=", "LISTEN_FDNAMES="].contains { entry.starts(with: $0.utf8) }
+        }
+        return kept + ["LISTEN_FDS=\(sockets.count)", "LISTEN_FDNAMES=\(names)"].map { Array($0.utf8) }
     }
 }
 

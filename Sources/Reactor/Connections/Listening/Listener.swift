@@ -99,8 +99,9 @@ public final class Listener: EventSource {
     /// The listener's address, as completed by the kernel: with the port that it has chosen.
     public var localAddress: SocketAddress { acceptor.localAddress }
 
-    /// The listening socket, until the listener is closed.
-    package var descriptor: FileDescriptor { acceptor.descriptor }
+    /// The listening socket, which belongs to the listener; use it until the listener is closed: to set an option, or to pass
+    /// it on, as to a new version of the program (``ChildProcess/Configuration/sockets``).
+    public var descriptor: FileDescriptor { acceptor.descriptor }
 
     /// Why the listener backs off; nil while it accepts. `Errno.tooManyOpenFiles`, `Errno.tooManyOpenFilesInSystem`,
     /// `Errno.noMemory`, …
