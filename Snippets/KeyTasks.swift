@@ -1,16 +1,17 @@
-import Glibc
 import Reactor
 
-// Prints each key as it is pressed, in a task, until `q`, and then restores the terminal's settings.
-var settings = termios()
-tcgetattr(STDIN_FILENO, &settings)
-var raw = settings
-raw.c_lflag &= ~tcflag_t(ICANON | ECHO)
-tcsetattr(STDIN_FILENO, TCSANOW, &raw)
-defer { tcsetattr(STDIN_FILENO, TCSANOW, &settings) }
-
-let input = InputStream(descriptor: .standardInput)
-for try await byte in input.bytes {
-    print("key \(byte)")
-    if byte == UInt8(ascii: "q") { break }
+// Prints each key as it is pressed, and the size of the window when it changes, in tasks, until `q`. The terminal's settings
+// are restored however the program ends.
+let terminal = Terminal()
+try await terminal.withMode(.cbreak) {
+    let sizes = Task { @MainActor in
+        for try await size in try RunLoop.main.sizes(of: terminal) {
+            print("\(size.rows) rows, \(size.columns) columns")
+        }
+    }
+    defer { sizes.cancel() }
+    for try await byte in InputStream(descriptor: .standardInput).bytes {
+        print("key \(byte)")
+        if byte == UInt8(ascii: "q") { break }
+    }
 }

@@ -1,16 +1,10 @@
-import Glibc
 import Reactor
 
-// Prints each key as it is pressed, until `q`, and then restores the terminal's settings.
+// Prints each key as it is pressed, until `q`. The terminal's settings are restored however the program ends.
 final class Keys: StreamDelegate {
     private let input = InputStream(descriptor: .standardInput)
-    private var settings = termios()
 
     init() {
-        tcgetattr(STDIN_FILENO, &settings)
-        var raw = settings
-        raw.c_lflag &= ~tcflag_t(ICANON | ECHO)
-        tcsetattr(STDIN_FILENO, TCSANOW, &raw)
         input.delegate = self
         input.schedule(in: .current, forMode: .common)
         input.open()
@@ -30,10 +24,12 @@ final class Keys: StreamDelegate {
 
     private func close() {
         input.close()
-        tcsetattr(STDIN_FILENO, TCSANOW, &settings)
         RunLoop.current.stop()
     }
 }
 
-let keys = Keys()
-RunLoop.current.run(in: .default)
+try Terminal().withMode(.cbreak) {
+    let keys = Keys()
+    RunLoop.current.run(in: .default)
+    withExtendedLifetime(keys) {}
+}

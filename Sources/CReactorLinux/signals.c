@@ -1,5 +1,6 @@
 #define _GNU_SOURCE
 #include "CReactorLinux.h"
+#include "signals.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -32,6 +33,7 @@ static struct sigaction found[NSIG];
 static void deliver(int signal) {
     int saved = errno;
     uint64_t one = 1;
+    if (signal == SIGCONT) reactor_terminals_resume();
     for (struct subscription *each = atomic_load(&subscriptions); each; each = each->next) {
         if (each->signal != signal || !atomic_load(&each->is_catching)) continue;
         atomic_fetch_add(&each->writers, 1);
@@ -56,6 +58,16 @@ static int install(int signal) {
 static void restore(int signal) {
     struct sigaction current;
     if (sigaction(signal, NULL, &current) == 0 && current.sa_handler == deliver) sigaction(signal, &found[signal], NULL);
+}
+
+void reactor_signal_replace(int signal, const struct sigaction *from, const struct sigaction *to) {
+    struct sigaction current;
+    pthread_mutex_lock(&registry);
+    if (sigaction(signal, NULL, &current) == 0) {
+        if (current.sa_handler == from->sa_handler) sigaction(signal, to, NULL);
+        if (current.sa_handler == deliver && found[signal].sa_handler == from->sa_handler) found[signal] = *to;
+    }
+    pthread_mutex_unlock(&registry);
 }
 
 static struct subscription *free_node(int signal) {

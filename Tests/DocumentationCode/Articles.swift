@@ -308,3 +308,14 @@ private final class Commands: StreamDelegate {
         }
     }
 }
+
+// MARK: - Signals-and-processes.md
+
+private func readKeys() async throws {
+    try await Terminal().withMode(.cbreak) {
+        for try await byte in InputStream(descriptor: .standardInput).bytes {
+            print("key \(byte)")
+            if byte == UInt8(ascii: "q") { break }
+        }
+    }
+}

@@ -8,6 +8,8 @@ let scenarios: [String: () throws -> Void] = [
     "nested in a drain": nestedInDrain,
     "nested in a timer": nestedInTimer,
     "main actor": mainActor,
+    "a terminal in a mode": terminalInMode,
+    "sizes of a terminal": terminalSizes,
     "sockets of a manager": takesSocketsOfManager,
     "hosted": hostedMainLoop,
     "a hosting's descriptor": hostingDescriptor,

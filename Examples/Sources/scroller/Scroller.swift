@@ -8,7 +8,7 @@ import Reactor
 /// clock stands still.
 final class Scroller {
     private let loop = RunLoop.current
-    private let terminal: Terminal
+    private let terminal: TerminalScreen
     private let source: any Rows
     /// For how long after a key the loop tracks.
     private let hold: Duration
@@ -32,7 +32,7 @@ final class Scroller {
     /// Set when the program ends.
     private var exitCode: CInt?
 
-    init(_ terminal: Terminal, showing source: any Rows, hold: Duration) {
+    init(_ terminal: TerminalScreen, showing source: any Rows, hold: Duration) {
         self.terminal = terminal
         self.source = source
         self.hold = hold
@@ -42,8 +42,22 @@ final class Scroller {
     /// Runs until a key, a signal or the end of the terminal ends the program.
     ///
     /// - Returns: The exit code.
-    func run() throws(Errno) -> CInt {
-        try handleSignals()
+    func run() throws -> CInt {
+        // Others do what they do by default; the terminal is restored then.
+        try handle(.windowSizeChange) { [self] in needsDisplay = true }
+        try handle(.resume) { [self] in
+            endTracking()  // the release of the mouse's button has gone elsewhere
+            needsDisplay = true
+        }
+        try terminal.use { runLoop() }
+        return exitCode ?? 0
+    }
+
+    private func handle(_ signal: Signal, _ handler: @escaping () -> Void) throws(Errno) {
+        try loop.add(SignalSource(signal) { _, _ in handler() }, forMode: .common)
+    }
+
+    private func runLoop() {
         for stream in [terminal.input, terminal.output] {
             stream.delegate = self
             stream.schedule(in: loop, forMode: .common)
@@ -53,11 +67,8 @@ final class Scroller {
         // As in Cocoa, all changes of a pass are drawn at once, before the loop sleeps.
         let observer = RunLoop.Observer(for: .beforeWaiting) { [self] _, _ in display() }
         loop.add(observer, forMode: .common)
-        resume()
         while exitCode == nil { loop.run(in: .default) }
         workers.want([])
-        terminal.leave()
-        return exitCode ?? 0
     }
 
     /// Draws again when more rows have been found.
@@ -79,41 +90,6 @@ final class Scroller {
     private func end(_ code: CInt) {
         exitCode = exitCode ?? code
         loop.stop()
-    }
-
-    // MARK: Signals
-
-    private func handleSignals() throws(Errno) {
-        // All that people send, and that end a process by default.
-        for signal in [
-            .interrupt, .terminate, .hangUp, .quit, .userDefinedOne, .userDefinedTwo, .alarm,
-        ] as [Signal] {
-            try handle(signal) { [self] _ in end(128 + signal.rawValue) }
-        }
-        try handle(.windowSizeChange) { [self] _ in needsDisplay = true }
-        try handle(.resume) { [self] _ in resume() }
-        try handleStop()
-    }
-
-    private func handle(_ signal: Signal, _ handler: @escaping (SignalSource) -> Void) throws(Errno) {
-        try loop.add(SignalSource(signal) { source, _ in handler(source) }, forMode: .common)
-    }
-
-    /// Restores the terminal when Ctrl-Z stops the program, and returns to it afterwards.
-    private func handleStop() throws(Errno) {
-        try handle(.terminalStop) { [self] source in
-            terminal.leave()
-            endTracking()  // the release of the mouse's button will go elsewhere
-            source.cancel()
-            raise(SIGTSTP)  // stops the process: cancelling has restored the default action
-            do throws(Errno) { try handleStop() } catch { end(1) }
-            resume()
-        }
-    }
-
-    private func resume() {
-        terminal.enter()
-        needsDisplay = true
     }
 
     // MARK: Tracking
@@ -181,7 +157,7 @@ final class Scroller {
         texts.merge(computed) { $1 }
         if !computed.isEmpty { needsDisplay = true }
         // A terminal that is behind gets only the latest screen.
-        guard needsDisplay, terminal.isActive, terminal.output.hasSpaceAvailable else { return }
+        guard needsDisplay, terminal.isForeground, terminal.output.hasSpaceAvailable else { return }
         needsDisplay = false
         let size = terminal.size
         viewport.count = source.count

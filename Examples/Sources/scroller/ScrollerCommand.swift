@@ -15,8 +15,8 @@ struct ScrollerCommand: ParsableCommand {
             the scroll bar at the right; q quits. While you hold a key or drag, the loop is in its tracking \
             mode: the header's default clock, which is only in the default mode, stands still.
 
-            The exit status is 0 after q, 64 without a terminal, 1 if the file cannot be read, and 128 plus \
-            the signal's number after a signal. If the terminal hangs up it is 129.
+            The exit status is 0 after q, 64 without a terminal, and 1 if the file cannot be read. A signal ends \
+            the program as any other, after the terminal was restored.
             """)
 
     @Argument(help: "A file whose lines to show. (default: the prime factors of the numbers from one)")
@@ -42,19 +42,19 @@ struct ScrollerCommand: ParsableCommand {
     }
 
     func run() throws {
-        guard let terminal = Terminal() else {
+        guard let terminal = TerminalScreen() else {
             throw fail("Standard input and output must be a terminal.", EX_USAGE)
         }
         try Workers.prepare(descriptorCount: 1)
         let code: CInt
-        do throws(Errno) { code = try show(on: terminal) } catch {
+        do { code = try show(on: terminal) } catch let error as Errno {
             let reason = error == .illegalSeek ? "Not a regular file" : "\(error)"
             throw fail("\(file ?? "signals"): \(reason)", 1)
         }
         if code != 0 { throw ExitCode(code) }
     }
 
-    private func show(on terminal: Terminal) throws(Errno) -> CInt {
+    private func show(on terminal: TerminalScreen) throws -> CInt {
         let hold = Duration.milliseconds(hold)
         guard let file else {
             return try Scroller(terminal, showing: Numbers(count: rows, delay: delay * 1_000), hold: hold)

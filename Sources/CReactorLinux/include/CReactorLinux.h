@@ -252,6 +252,14 @@ int reactor_signal_process(int descriptor, int signal);
 /// `leader` is the process's number.
 int reactor_signal_group(int descriptor, int leader, int signal);
 
+/// Changes the settings of a terminal until the end, and whenever the process continues in the foreground. `entering` is
+/// written to `output` then, and `leaving` before they are restored: also by exit(3), a deadly signal and a stop. NULL with
+/// errno.
+void *reactor_terminal_begin(int input, int output, bool is_raw, const char *entering, const char *leaving);
+void reactor_terminal_end(void *scope);
+/// Rows times 65,536, and columns (TIOCGWINSZ); -1 with errno.
+int64_t reactor_terminal_size(int terminal);
+
 // TIOCSPTLCK, TIOCGPTPEER and TIOCSWINSZ of a pseudo-terminal's master (ioctl_tty(2)).
 int reactor_terminal_unlock(int master);
 int reactor_terminal_open(int master);
