@@ -265,6 +265,19 @@ int reactor_terminal_unlock(int master);
 int reactor_terminal_open(int master);
 int reactor_terminal_resize(int master, uint16_t rows, uint16_t columns);
 
+// MARK: Serial ports
+
+/// The settings of a serial port.
+struct reactor_serial {
+    uint32_t speed;
+    int data_bits, stop_bits;
+    /// N, E or O.
+    char parity;
+    bool has_hardware_flow_control, has_software_flow_control;
+};
+/// Sets up a serial port for all bytes to pass unchanged (TCSETS2). -1 with errno.
+int reactor_serial_configure(int descriptor, struct reactor_serial settings);
+
 // MARK: Sockets
 
 /// A socket address (sockaddr(3type)) by value. `length` is -1, and errno set, where a call has failed to get one.

@@ -44,7 +44,7 @@ import Testing
         #expect(result.standardOutput == Array("done\n".utf8) && result.termination.isSuccess)
         // Its child keeps the pipe open, and does not read it.
         let child = try await ChildProcess.run(
-            "sh", ["-c", "sleep 1000 >/dev/null 2>&1 & echo $!"], input: input)
+            "sh", ["-c", "exec 3<&0; sleep 1000 <&3 >/dev/null 2>&1 & echo $!"], input: input)
         let text = String(decoding: child.standardOutput, as: UTF8.self)
         kill(try #require(Int32(text.dropLast())), SIGKILL)
     }
@@ -94,7 +94,7 @@ import Testing
 
     @Test func `cancellation ends the program and what it has started`() async throws {
         let pipe = try FileDescriptor.pipe()
-        var configuration = shell("trap '' TERM; (echo started >&2; exec sleep 1000) & wait")
+        var configuration = shell("(trap '' TERM; echo started >&2; exec sleep 1000) & wait")
         configuration.standardError = .descriptor(pipe.writeEnd)
         let copy = configuration
         let task = Task { try await ChildProcess.run(copy) }
