@@ -103,6 +103,7 @@ func takesSocketsOfManager() throws {
     let listener = try Listener(descriptor: first.descriptor) { listener, _ in
         print("accepted")
         listener.close()
+        RunLoop.main.stop()
     }
     try RunLoop.main.add(listener, forMode: .default)
     RunLoop.main.run(in: .default)

@@ -32,9 +32,12 @@ import Testing
         configuration.flowControl = .hardware
         let port = try SerialPort(at: path, configuration)
         var settings = pair.settings
-        #expect(cfgetospeed(&settings) == speed_t(B9600) && cfgetispeed(&settings) == speed_t(B9600))
+        // The kernel's termios2, whose last words are the speeds (TCGETS2).
+        var words = [UInt32](repeating: 0, count: 11)
+        #expect(ioctl(pair.slave.rawValue, 0x802C_542A, &words) == 0 && words[9...] == [9_600, 9_600])
         #expect(settings.c_cflag & tcflag_t(CSTOPB) != 0)
-        #expect(settings.c_cflag & tcflag_t(bitPattern: 0o20_000_000_000) != 0)  // CRTSCTS
+        let hardwareFlowControl: tcflag_t = 0x8000_0000  // CRTSCTS
+        #expect(settings.c_cflag & hardwareFlowControl != 0)
         #expect(settings.c_iflag & tcflag_t(IXON | IXOFF | ICRNL) == 0)
         #expect(settings.c_lflag == 0 && settings.c_oflag == 0)
         configuration.flowControl = .software

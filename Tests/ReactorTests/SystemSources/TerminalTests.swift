@@ -15,7 +15,8 @@ private struct Session {
     init(_ script: String) throws {
         let script =
             "export SWIFT_BACKTRACE=enable=no; tty; PROBE='\(Child.folder)/main-loop-probe'; \(script)"
-        child = try ChildProcess.shell(script, terminal: .init(rows: 7, columns: 9))
+        child = try ChildProcess.shell(
+            script, standardInput: .inherited, terminal: .init(rows: 7, columns: 9))
         child.standardOutput!.open()
         child.standardInput!.open()
         path = String(child.standardOutput!.read { $0.hasSuffix("\n") }.prefix { !$0.isNewline })
