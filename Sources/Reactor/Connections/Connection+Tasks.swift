@@ -135,6 +135,20 @@ extension Connection {
             text: policy, terminator: terminator, limit: limit, overflow: overflow, timeout: timeout)
     }
 
+    /// The messages from the peer, as `framer` cuts them, for `for try await`; as ``InputStream/messages(_:timeout:)``. Opens
+    /// the connection.
+    ///
+    /// ```swift
+    /// let framer = Framer.lengthPrefix(UInt32.self, limit: 65_536)
+    /// for try await message in connection.messages(framer) {
+    ///     try await connection.write(framer.frame(for: answer(message)))
+    /// }
+    /// ```
+    public func messages(_ framer: Framer, timeout: Duration? = nil) -> InputStream.Messages {
+        openBoth()
+        return halves.input.messages(framer, timeout: timeout)
+    }
+
     /// Opens the output too, as a read alone opens the input only.
     private func openBoth() { halves.output.open() }
 }
