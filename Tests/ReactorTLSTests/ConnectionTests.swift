@@ -103,7 +103,7 @@ private final class Echo: ConnectionDelegate {
             try await server.write("go\n")
             try await server.startTLS(.testServer())
             #expect(server.tlsSession != nil)
-            try await server.write(server.read(exactly: 6))
+            try await server.write(server.read(exactly: 6) ?? [])
         }()
         try await client.write("STARTTLS\n")
         #expect(try await client.read(until: Array("\n".utf8)) == Array("go".utf8))

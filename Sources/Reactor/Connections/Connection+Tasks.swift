@@ -88,16 +88,32 @@ extension Connection {
         return try await halves.input.read(into: &buffer, upTo: count, timeout: timeout)
     }
 
-    /// Reads exactly `count` bytes. Bytes that were read before an error are the next ones to read.
-    ///
-    /// - Throws: As ``read(upTo:timeout:)``; ``IOError/Reason/ended(bytesReceived:bytesRequested:)`` if the connection
-    ///   ends before so many bytes.
-    /// - Precondition: As there; `count` is not negative.
+    /// Reads exactly `count` bytes; nil if the connection ends before any. As ``InputStream/read(exactly:timeout:)``.
     nonisolated(nonsending) public func read(exactly count: Int, timeout: Duration? = nil) async throws
-        -> [UInt8]
+        -> [UInt8]?
     {
         openBoth()
         return try await halves.input.read(exactly: count, timeout: timeout)
+    }
+
+    /// Reads all bytes up to the peer's end; as ``InputStream/readToEnd(limit:timeout:)``.
+    nonisolated(nonsending) public func readToEnd(limit: Int, timeout: Duration? = nil) async throws
+        -> [UInt8]
+    {
+        openBoth()
+        return try await halves.input.readToEnd(limit: limit, timeout: timeout)
+    }
+
+    /// Waits until there are bytes to read, and leaves them to the next read: false at the end. As
+    /// ``InputStream/waitUntilReadable(timeout:)``.
+    ///
+    /// ```swift
+    /// guard try await connection.waitUntilReadable(timeout: .seconds(60)) else { return }  // idle
+    /// let head = try await connection.read(until: Array("\r\n\r\n".utf8), timeout: .seconds(5))
+    /// ```
+    nonisolated(nonsending) public func waitUntilReadable(timeout: Duration? = nil) async throws -> Bool {
+        openBoth()
+        return try await halves.input.waitUntilReadable(timeout: timeout)
     }
 
     /// Reads up to and including `delimiter`, and returns the bytes before it; as

@@ -130,7 +130,7 @@ private actor Computing {
 
     init(_ thread: RunLoopThread) { self.thread = thread }
 
-    func read(_ feed: TestPipe, timeout: Duration) async throws -> [UInt8] {
+    func read(_ feed: TestPipe, timeout: Duration) async throws -> [UInt8]? {
         try await feed.makeInput().read(exactly: 3, timeout: timeout)
     }
 }

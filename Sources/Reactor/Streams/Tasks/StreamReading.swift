@@ -91,33 +91,99 @@ extension InputStream {
 
     /// Reads exactly `count` bytes.
     ///
-    /// Bytes that were read before an error stay with the stream: the next read returns them first.
+    /// Bytes that were read before an error stay with the stream: the next read returns them first. Messages that tell their
+    /// length are read by ``messages(_:timeout:)``, which also tells a message that has been cut short after its length.
     ///
     /// - Parameters:
     ///   - count: The number of bytes.
     ///   - timeout: How long to wait for all of them; nil for no limit.
-    /// - Returns: The bytes.
-    /// - Throws: ``IOError``; with ``IOError/Reason/ended(bytesReceived:bytesRequested:)`` if the stream has fewer bytes.
-    ///   `CancellationError`.
+    /// - Returns: The bytes; nil if the stream ends before any byte.
+    /// - Throws: ``IOError``; with ``IOError/Reason/ended(bytesReceived:bytesRequested:)`` if the stream has some bytes, but
+    ///   fewer. `CancellationError`.
     /// - Precondition: As for ``readChunk(upTo:timeout:)``; `count` is not negative.
     nonisolated(nonsending) public func read(
         exactly count: Int, timeout: Duration? = nil
-    ) async throws -> [UInt8] {
+    ) async throws -> [UInt8]? {
         require(count >= 0, "InputStream.read(exactly:) needs a number of bytes (it is \(count)).")
-        let use = try StreamUse(self, timeout: timeout, readsAhead: true)
-        var bytes: [UInt8] = []
-        do {
-            try Task.checkCancellation()
+        return try await readAhead(timeout) { use, bytes in
             while bytes.count < count {
                 let size = min(count - bytes.count, Self.defaultChunkSize)
                 let new = try await use.next(isolation: #isolation) {
                     try engine.readIfReady(&bytes, upTo: size)
                 }
-                if new == 0 {
-                    throw engine.failure(.ended(bytesReceived: bytes.count, bytesRequested: count))
-                }
+                if new > 0 { continue }
+                if bytes.isEmpty { return nil }
+                throw engine.failure(.ended(bytesReceived: bytes.count, bytesRequested: count))
             }
             return bytes
+        }
+    }
+
+    /// Reads all bytes up to the end.
+    ///
+    /// ```swift
+    /// let text = try await InputStream(path: "/etc/hosts").readToEnd(limit: 1 << 20)
+    /// ```
+    ///
+    /// Bytes that were read before an error stay with the stream: the next read returns them first.
+    ///
+    /// - Parameters:
+    ///   - limit: The most bytes. A peer can send more than fit into memory.
+    ///   - timeout: How long to wait for the end; nil for no limit.
+    /// - Returns: The bytes; none at the end.
+    /// - Throws: ``IOError``; with `Errno.messageTooLong` if there are more than `limit`. `CancellationError`.
+    /// - Precondition: As for ``readChunk(upTo:timeout:)``; `limit` is not negative.
+    nonisolated(nonsending) public func readToEnd(limit: Int, timeout: Duration? = nil) async throws
+        -> [UInt8]
+    {
+        require(limit >= 0, "InputStream.readToEnd(limit:) needs a number of bytes (it is \(limit)).")
+        let bytes: [UInt8]? = try await readAhead(timeout) { use, bytes in
+            repeat {
+                // One more shows that there are more.
+                let size = min(limit - bytes.count, Self.defaultChunkSize - 1) + 1
+                let new = try await use.next(isolation: #isolation) {
+                    try engine.readIfReady(&bytes, upTo: size)
+                }
+                if new == 0 { return bytes }
+            } while bytes.count <= limit
+            throw engine.failure(.messageTooLong)
+        }
+        return bytes ?? []
+    }
+
+    /// Waits until there are bytes to read, and leaves them to the next read.
+    ///
+    /// So the first byte of a message may take longer than the rest of it: wait for it with one timeout, and read with another.
+    ///
+    /// - Parameter timeout: How long to wait; nil for no limit.
+    /// - Returns: Whether there are bytes; false at the end.
+    /// - Throws: ``IOError``; `CancellationError`.
+    /// - Precondition: As for ``readChunk(upTo:timeout:)``.
+    nonisolated(nonsending) public func waitUntilReadable(timeout: Duration? = nil) async throws -> Bool {
+        if engine.hasPutBackBytes { return true }
+        let use = try StreamUse(self, timeout: timeout, readsAhead: true)
+        // Without memory while it waits.
+        let bytes = try await use.next(isolation: #isolation) { () throws -> [UInt8]? in
+            var bytes: [UInt8] = []
+            return try engine.readIfReady(&bytes, upTo: Self.lookAheadSize) == nil ? nil : bytes
+        }
+        engine.putBack(bytes)
+        return !bytes.isEmpty
+    }
+
+    /// So that few bytes are copied once more.
+    private static var lookAheadSize: Int { 1024 }
+
+    /// Calls `body`, which reads bytes into an array that is put back if it throws.
+    nonisolated(nonsending) private func readAhead<Result>(
+        _ timeout: Duration?,
+        _ body: nonisolated(nonsending) (StreamUse, inout [UInt8]) async throws -> Result
+    ) async throws -> Result {
+        let use = try StreamUse(self, timeout: timeout, readsAhead: true)
+        var bytes: [UInt8] = []
+        do {
+            try Task.checkCancellation()
+            return try await body(use, &bytes)
         } catch {
             engine.putBack(bytes)
             throw error
