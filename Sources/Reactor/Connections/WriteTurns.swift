@@ -20,7 +20,8 @@ struct WriteTurns: ~Copyable, Sendable {
         let id: Int
         /// Whether it is to have the turn, and not only to come after the writes before it.
         let takesTurn: Bool
-        let continuation: CheckedContinuation<Errno?, Never>
+        /// Called with nil when it is the waiter's turn, or with why that will not be.
+        let resume: @Sendable (Errno?) -> Void
     }
 
     private let state = Mutex(State())
@@ -31,6 +32,18 @@ struct WriteTurns: ~Copyable, Sendable {
             if state.isTaken { return false }
             state.isTaken = true
             return true
+        }
+    }
+
+    /// Takes the turn, or has `body` called with it later. The one that has it passes it on.
+    func takeOrCall(_ body: @escaping @Sendable () -> Void) -> Bool {
+        state.withLock { state in
+            if !state.isTaken {
+                state.isTaken = true
+                return true
+            }
+            state.waiters.append(Waiter(id: 0, takesTurn: true) { _ in body() })
+            return false
         }
     }
 
@@ -45,8 +58,8 @@ struct WriteTurns: ~Copyable, Sendable {
         until deadline: Deadline?, on loop: RunLoop, of connection: Connection
     ) async throws(Errno) {
         if takeIfFree() { return }
-        try await wait(newID(), until: deadline, on: loop, of: connection) { id, continuation in
-            queue(Waiter(id: id, takesTurn: true, continuation: continuation))
+        try await wait(newID(), until: deadline, on: loop, of: connection) { id, resume in
+            queue(Waiter(id: id, takesTurn: true, resume: resume))
         }
     }
 
@@ -56,8 +69,8 @@ struct WriteTurns: ~Copyable, Sendable {
         until deadline: Deadline?, on loop: RunLoop, of connection: Connection
     ) async throws(Errno) {
         guard state.withLock({ $0.isTaken }) else { return }
-        try await wait(newID(), until: deadline, on: loop, of: connection) { id, continuation in
-            queue(Waiter(id: id, takesTurn: false, continuation: continuation))
+        try await wait(newID(), until: deadline, on: loop, of: connection) { id, resume in
+            queue(Waiter(id: id, takesTurn: false, resume: resume))
         }
     }
 
@@ -69,8 +82,8 @@ struct WriteTurns: ~Copyable, Sendable {
         let id = newID()
         let callback = FlushCallback { connection.turns.end(id, nil) }
         defer { callback.cancel() }
-        try await wait(id, until: deadline, on: loop, of: connection) { id, continuation in
-            let waiter = Waiter(id: id, takesTurn: false, continuation: continuation)
+        try await wait(id, until: deadline, on: loop, of: connection) { id, resume in
+            let waiter = Waiter(id: id, takesTurn: false, resume: resume)
             state.withLock { $0.flushes.append(waiter) }
             connection.halves.output.engine.backend.whenFlushed(callback)
         }
@@ -82,7 +95,7 @@ struct WriteTurns: ~Copyable, Sendable {
             defer { state.flushes = [] }
             return state.flushes
         }
-        for waiter in ended { waiter.continuation.resume(returning: nil) }
+        for waiter in ended { waiter.resume(nil) }
     }
 
     private func newID() -> Int {
@@ -94,25 +107,13 @@ struct WriteTurns: ~Copyable, Sendable {
 
     nonisolated(nonsending) private func wait(
         _ id: Int, until deadline: Deadline?, on loop: RunLoop, of connection: Connection,
-        _ begin: (Int, CheckedContinuation<Errno?, Never>) -> Void
+        _ begin: (Int, @escaping @Sendable (Errno?) -> Void) -> Void
     ) async throws(Errno) {
-        let timer = deadline.map { deadline in
-            Timer(fireDate: deadline, of: loop) { [weak connection] _ in connection?.turns.end(id, .timedOut)
-            }
+        try await suspendTask(until: deadline, on: loop) { continuation in
+            begin(id) { continuation.resume(returning: $0) }
+        } end: { [weak connection] reason in
+            connection?.turns.end(id, reason)
         }
-        if let timer { loop.add(timer, forMode: .common) }
-        defer { timer?.invalidate() }
-        let failure = await withTaskCancellationHandler {
-            await withCheckedContinuation { continuation in
-                begin(id, continuation)
-                // A cancellation or a timeout before the waiter was queued found nothing to end.
-                if Task.isCancelled { end(id, .canceled) }
-                if let deadline, deadline <= loop.now { end(id, .timedOut) }
-            }
-        } onCancel: {
-            connection.turns.end(id, .canceled)
-        }
-        if let failure { throw failure }
     }
 
     /// Passes the turn on to the write that has waited longest, and lets the flushes before it continue.
@@ -128,7 +129,7 @@ struct WriteTurns: ~Copyable, Sendable {
             defer { state.waiters.removeFirst(count) }
             return state.waiters.prefix(count)
         }
-        for waiter in next { waiter.continuation.resume(returning: nil) }
+        for waiter in next { waiter.resume(nil) }
     }
 
     private func queue(_ waiter: Waiter) {
@@ -137,11 +138,37 @@ struct WriteTurns: ~Copyable, Sendable {
             if isFree { state.isTaken = waiter.takesTurn } else { state.waiters.append(waiter) }
             return isFree
         }
-        if isFree { waiter.continuation.resume(returning: nil) }
+        if isFree { waiter.resume(nil) }
     }
 
     private func end(_ id: Int, _ reason: Errno?) {
         let waiter = state.withLock { $0.remove(id) }
-        waiter?.continuation.resume(returning: reason)
+        waiter?.resume(reason)
     }
+}
+
+/// Suspends the task until the continuation that `begin` is called with is resumed: with an error, or with nil.
+///
+/// - Parameters:
+///   - deadline: When to give up; nil for never.
+///   - loop: Whose time that is.
+///   - end: Resumes the continuation, unless it has been, with `Errno.timedOut` or `Errno.canceled`. Any thread.
+nonisolated(nonsending) func suspendTask(
+    until deadline: Deadline?, on loop: RunLoop, _ begin: (CheckedContinuation<Errno?, Never>) -> Void,
+    end: @escaping @Sendable (Errno) -> Void
+) async throws(Errno) {
+    let timer = deadline.map { deadline in Timer(fireDate: deadline, of: loop) { _ in end(.timedOut) } }
+    if let timer { loop.add(timer, forMode: .common) }
+    defer { timer?.invalidate() }
+    let failure = await withTaskCancellationHandler {
+        await withCheckedContinuation { continuation in
+            begin(continuation)
+            // What comes before the waiter is there ends nothing.
+            if Task.isCancelled { end(.canceled) }
+            if let deadline, deadline <= loop.now { end(.timedOut) }
+        }
+    } onCancel: {
+        end(.canceled)
+    }
+    if let failure { throw failure }
 }

@@ -7,6 +7,15 @@ struct Queue<Element> {
     var count: Int { elements.count - first }
     var isEmpty: Bool { count == 0 }
 
+    /// The element that is taken next; nil if there is none.
+    var front: Element? { isEmpty ? nil : self[0] }
+
+    /// The element at `index`, counted from the one that is taken next.
+    subscript(index: Int) -> Element {
+        get { elements[first + index]! }
+        set { elements[first + index] = newValue }
+    }
+
     mutating func append(_ element: Element) {
         // Moves no more elements than have left the queue since the last move.
         if first > 0, first >= count, elements.count == elements.capacity {
