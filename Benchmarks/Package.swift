@@ -56,6 +56,7 @@ let package = Package(
         reactor("cross"),
         reactor("modes"),
         reactor("lines"),
+        reactor("feed"),
         reactor("echo"),
         reactor("still"),
         reactor("watch"),
