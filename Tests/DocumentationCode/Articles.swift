@@ -236,6 +236,53 @@ private func serveUntilSignalled() async throws {
     }
 }
 
+private func answerMessages(_ connection: Connection) async throws {
+    let framer = Framer.lengthPrefix(UInt32.self, limit: 65_536)
+    for try await message in connection.messages(framer, timeout: .seconds(60)) {
+        try await connection.write(framer.frame(for: await answer(message)))
+    }
+}
+
+private final class Answering: ConnectionDelegate {
+    private var framer = Framer.contentLength(limit: 65_536)
+
+    func connection(_ connection: Connection, handle event: Stream.Event) {
+        do {
+            switch event {
+            case .hasBytesAvailable:
+                try framer.push(connection.receive().span.bytes) { request in
+                    print("\(request.byteCount) bytes")
+                    return .more
+                }
+            case .endEncountered:
+                try framer.finish()
+                connection.finish()
+            default: break
+            }
+        } catch {
+            print("\(connection): \(error)")
+            connection.close()
+        }
+    }
+}
+
+private final class Subscriber {
+    private let updates: SendQueue
+
+    init(_ connection: Connection) {
+        updates = SendQueue(to: connection, limit: 65_536, overflow: .dropOldest)
+    }
+
+    func publish(_ price: Int, of share: String) throws {
+        try updates.send(Array("\(share) \(price)\n".utf8), replacing: share)
+    }
+}
+
+private func writeLog() throws {
+    let log = SendQueue(to: OutputStream(path: "server.log", append: true), overflow: .dropOldest)
+    try log.send("listening\n")
+}
+
 @MainActor private func drain(_ listener: Listener, when shutdown: GracefulShutdown) {
     Task { @MainActor in
         try await shutdown.waitUntilBegun()
