@@ -65,7 +65,7 @@ import Testing
     @Test func `more output than the limit ends the program's group, and what was read is in the error`()
         async throws
     {
-        for (script, isOutput) in [("yes & wait", true), ("yes >&2 & wait", false)] {
+        for (script, isOutput) in [("sleep 1000 & yes; wait", true), ("sleep 1000 & yes >&2; wait", false)] {
             let error = try await runError {
                 try await ChildProcess.run("sh", ["-c", script], outputLimit: 5)
             }
