@@ -1,6 +1,6 @@
 import Reactor
 
-// A log that neither blocks the program nor cuts a record, whatever reads standard error: without room it drops the oldest ones.
+// A log that neither blocks the program nor cuts a record. Without room it drops the oldest ones.
 let log = SendQueue(to: OutputStream(descriptor: .standardError), limit: 1 << 20, overflow: .dropOldest)
 for number in 1...100_000 {
     try log.send("record \(number)\n")

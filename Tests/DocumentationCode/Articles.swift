@@ -246,7 +246,7 @@ private func answerMessages(_ connection: Connection) async throws {
 private final class Answering: ConnectionDelegate {
     private var framer = Framer.contentLength(limit: 65_536)
 
-    func connection(_ connection: Connection, handle event: Stream.Event) {
+    func connection(_ connection: Connection, handle event: Connection.Event) {
         do {
             switch event {
             case .hasBytesAvailable:
@@ -256,7 +256,7 @@ private final class Answering: ConnectionDelegate {
                 }
             case .endEncountered:
                 try framer.finish()
-                connection.finish()
+                try connection.finish()
             default: break
             }
         } catch {

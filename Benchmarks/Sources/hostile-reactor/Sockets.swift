@@ -4,7 +4,7 @@ import ReactorTLS
 import SystemPackage
 
 private let size = 256 << 10
-private let options = Connection.Options(idleTimeout: .seconds(1))
+private let options = Connection.Options(connectTimeout: .seconds(1), idleTimeout: .seconds(1))
 
 private func byte(_ index: Int) -> UInt8 { UInt8(truncatingIfNeeded: index ^ index >> 8) }
 
@@ -20,26 +20,28 @@ private func byte(_ index: Int) -> UInt8 { UInt8(truncatingIfNeeded: index ^ ind
         } catch { told(error) }
     }
     let connection = try await Connection.connect(
-        to: connections.localAddress, options: options, security: client, timeout: .seconds(1))
-    try await connection.run {
-        var received = 0
-        for try await chunk in connection.chunks() {
-            for value in chunk {
-                if value != byte(received) { fail("byte \(received) is another one") }
-                received += 1
-            }
+        to: connections.localAddress, options: options, security: client)
+    async let written: Void = write(to: connection)
+    var received = 0
+    for try await chunk in connection.chunks() {
+        for value in chunk {
+            if value != byte(received) { fail("byte \(received) is another one") }
+            received += 1
         }
-        if received != size { fail("\(received) bytes of \(size)") }
-    } writing: {
-        for start in stride(from: 0, to: size, by: 16 << 10) {
-            try await connection.write((start..<start + 16 << 10).map(byte))
-        }
-        try await connection.finish()
     }
+    if received != size { fail("\(received) bytes of \(size)") }
+    try await written
     connection.close()
     connections.drain()
     try await served
     return "\(size)"
+}
+
+private func write(to connection: Connection) async throws {
+    for start in stride(from: 0, to: size, by: 16 << 10) {
+        try await connection.write((start..<start + 16 << 10).map(byte))
+    }
+    try await connection.finish()
 }
 
 /// The same over TLS.
@@ -56,7 +58,7 @@ private func byte(_ index: Int) -> UInt8 { UInt8(truncatingIfNeeded: index ^ ind
 @MainActor func connect() async throws -> String {
     let connections = try RunLoop.main.connections(at: .ipv4Loopback(port: 0), faults: note)
     let address = connections.localAddress
-    let connection = try await Connection.connect(to: address, options: options, timeout: .seconds(1))
+    let connection = try await Connection.connect(to: address, options: options)
     let accepted = try await connections.accept(timeout: .seconds(1))
     try await accepted.write("hello")
     accepted.close()
@@ -65,7 +67,7 @@ private func byte(_ index: Int) -> UInt8 { UInt8(truncatingIfNeeded: index ^ ind
     connection.close()
     connections.close()
     do {
-        _ = try await Connection.connect(to: address, options: options, timeout: .seconds(1))
+        _ = try await Connection.connect(to: address, options: options)
         fail("connected to a closed port")
     } catch let error as IOError where error.errno == .connectionRefused { return "refused" }
 }

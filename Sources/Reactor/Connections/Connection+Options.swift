@@ -27,7 +27,7 @@ extension Connection {
         /// default, for never: ``idleTimeout`` does without the peer's part. TCP only.
         public var keepAlive: KeepAlive?
         /// How long bytes that were sent may wait for their acknowledgement before the kernel fails the connection with
-        /// `Errno.timedOut` (`TCP_USER_TIMEOUT`, tcp(7)), in whole milliseconds. Nil, the default, for the system's: some 15 min.
+        /// `Errno.timedOut` (`TCP_USER_TIMEOUT`, tcp(7)), in whole milliseconds. Nil, the default, for some 15 min.
         /// ``writeTimeout`` is for bytes that the kernel has not accepted yet.
         public var userTimeout: Duration? { didSet { Self.check(userTimeout) } }
         /// How many bytes the kernel queues until they are acknowledged, and for a Unix-domain socket until they are read
@@ -88,7 +88,7 @@ extension Connection {
 
         var kernelOptions: KernelSocketOptions {
             KernelSocketOptions(
-                noDelay: noDelay, keepAlive: keepAlive, userTimeout: userTimeout,
+                noDelay: noDelay, keepAlive: keepAlive?.kernelOptions, userTimeout: userTimeout,
                 sendBufferSize: sendBufferSize,
                 receiveBufferSize: receiveBufferSize, unsentLowWaterMark: unsentLowWaterMark)
         }
@@ -116,6 +116,10 @@ extension Connection {
             for duration in [idle, interval] { Options.check(duration) }
             require(count ?? 1 > 0, "The kernel probes a peer at least once, not \(count!) times.")
             (self.idle, self.interval, self.count) = (idle, interval, count)
+        }
+
+        fileprivate var kernelOptions: KernelSocketOptions.KeepAlive {
+            KernelSocketOptions.KeepAlive(idle: idle, interval: interval, count: count)
         }
     }
 

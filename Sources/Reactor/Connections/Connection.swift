@@ -23,8 +23,8 @@ public import SystemPackage
 ///
 /// ``close()`` ends both directions: bytes that were accepted are still sent, for as long as ``Stream/close()`` says.
 /// ``finish(timeout:)`` ends the output alone, and bytes are received until the peer ends its own. ``reset()`` discards
-/// what was not sent, also what the other two are still sending. Releasing the last reference closes the connection. An iteration
-/// still gets the bytes of the peer.
+/// what was not sent, also what the other two are still sending. Releasing the last reference closes the connection. An
+/// iteration still gets the bytes of the peer.
 ///
 /// A connection with a delegate keeps itself and the delegate until it is closed, has failed, or has ended in both
 /// directions, or until its loop's thread ends. Then it releases the delegate, so that the two may refer to each other.

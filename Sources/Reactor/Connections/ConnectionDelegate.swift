@@ -105,8 +105,8 @@ extension Connection {
     /// Any thread.
     ///
     /// - Throws: ``IOError`` with `Errno.noBufferSpace` if there are more bytes than ``writableCount``: then an event for space
-    ///   follows. `Errno.messageTooLong` if there are more than it has room for when it is empty, `Errno.resourceBusy` while a task
-    ///   writes or finishes, `Errno.socketNotConnected` before the connection is open. `Errno.tooManyOpenFiles`, and the
+    ///   follows. `Errno.messageTooLong` if there are more than it accepts when nothing waits, `Errno.resourceBusy` while a
+    ///   task writes or finishes, `Errno.socketNotConnected` before the connection is open. `Errno.tooManyOpenFiles`, and the
     ///   connection has failed, if the process has no descriptor left to send the rest by. Or the error of the connection.
     public func send(_ bytes: [UInt8]) throws { try bytes.withBytes { bytes throws in try send(bytes) } }
 

@@ -151,7 +151,9 @@ extension SendQueue {
             return put
         }
         switch put {
-        case .sends: drain()
+        case .sends:
+            drain()
+            if let failure = state.withLock({ $0.failure }) { throw failure }
         case .waits, .replaces: break
         case .hasNoRoom: throw engine.failure(.noBufferSpace)
         }
@@ -162,7 +164,8 @@ extension SendQueue {
         if count > limit { throw engine.failure(.messageTooLong) }
         switch engine.status {
         case .notOpen, .opening: throw engine.failure(.socketNotConnected)
-        default: break
+        case .closed, .error: throw engine.failure
+        case .open, .reading, .writing, .atEnd: break
         }
     }
 

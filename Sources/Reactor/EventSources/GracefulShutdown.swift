@@ -3,8 +3,8 @@ import Synchronization
 /// The end of a program, or of a part of it, that leaves its work time to finish: see
 /// ``RunLoop/withGracefulShutdown(on:grace:_:)``.
 ///
-/// Wait for the next message in ``cancelWhenBegun(_:)``: that wait can be cut short. Work that finishes by itself needs no call:
-/// it has the grace.
+/// Wait for the next message in ``cancelWhenBegun(_:)``: that wait can be cut short. Work that finishes by itself needs no
+/// call: it has the grace.
 public final class GracefulShutdown: Sendable {
     private struct State {
         var hasBegun = false

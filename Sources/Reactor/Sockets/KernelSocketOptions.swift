@@ -4,7 +4,7 @@ import SystemPackage
 /// The options that the kernel keeps of a stream socket. What is nil or false stays as it is.
 struct KernelSocketOptions: Sendable, Hashable {
     var noDelay = false
-    var keepAlive: Connection.KeepAlive?
+    var keepAlive: KeepAlive?
     var userTimeout: Duration?
     var sendBufferSize: Int?
     var receiveBufferSize: Int?
@@ -30,7 +30,16 @@ struct KernelSocketOptions: Sendable, Hashable {
     }
 }
 
-extension Connection.KeepAlive {
+extension KernelSocketOptions {
+    /// When the kernel probes a silent peer. Nil for the system's times.
+    struct KeepAlive: Sendable, Hashable {
+        var idle: Duration?
+        var interval: Duration?
+        var count: Int?
+    }
+}
+
+extension KernelSocketOptions.KeepAlive {
     fileprivate func apply(to socket: FileDescriptor) {
         try? socket.setOption(SOL_SOCKET, SO_KEEPALIVE, 1)
         // The kernel refuses larger values.

@@ -93,8 +93,8 @@ extension SharedDescriptor {
     /// Whether the kernel may reset the connection: it may reset all but Unix-domain ones.
     var isTCP: Bool { option(SO_DOMAIN).map { $0 != AF_UNIX } ?? false }
 
-    /// Whether there are sent bytes that the peer will never acknowledge, because the connection was reset. Also if another call
-    /// has taken the error.
+    /// Whether there are sent bytes that the peer will never acknowledge, because the connection was reset; also if another
+    /// call has taken the error.
     var hasLostBytes: Bool {
         let state = try? use { (number) throws(Errno) in
             // The state of the connection is the first byte of the answer.

@@ -281,7 +281,7 @@ final class SocketConnection: Sendable {
         }
     }
 
-    /// Why the end that a read has found is none: the kernel reports a reset once, and a send on another thread may have got it.
+    /// Why the end that a read has found is none: the kernel reports a reset once, perhaps to a send on another thread.
     ///
     /// A send to a peer that has ended orderly, and reads no more, fails with EPIPE.
     var errorAtEnd: Errno? {
@@ -336,7 +336,9 @@ final class SocketConnection: Sendable {
         let details = state.withLock { state -> SocketDetails? in
             guard state.failure == nil else {
                 // A write may find the broken pipe before a read finds out why.
-                if state.failure?.error == .brokenPipe, error == .connectionReset { state.failure?.error = error }
+                if state.failure?.error == .brokenPipe, error == .connectionReset {
+                    state.failure?.error = error
+                }
                 return nil
             }
             state.failure = (error, half)
