@@ -12,7 +12,9 @@ import Testing
     ) async throws {
         try await place.run { _ in
             let bytes = (0..<200_000).map { UInt8(truncatingIfNeeded: $0) }
-            let input = try Fixture(kind, bytes).input
+            let fixture = try Fixture(kind, bytes)
+            defer { withExtendedLifetime(fixture) {} }
+            let input = fixture.input
             #expect(try await input.waitUntilReadable())
             #expect(try await input.read(exactly: 2) == [0, 1])
             let error = await thrownError { _ = try await input.readToEnd(limit: 199_997) } as? IOError

@@ -14,12 +14,14 @@ private struct Session {
     /// - Parameter script: `$PROBE` is the program `main-loop-probe`.
     init(_ script: String) throws {
         let script =
-            "export SWIFT_BACKTRACE=enable=no; tty; PROBE='\(Child.folder)/main-loop-probe'; \(script)"
+            "export SWIFT_BACKTRACE=enable=no; tty; read line; PROBE='\(Child.folder)/main-loop-probe'; \(script)"
         child = try ChildProcess.shell(
             script, standardInput: .inherited, terminal: .init(rows: 7, columns: 9))
         child.standardOutput!.open()
         child.standardInput!.open()
-        path = String(child.standardOutput!.read { $0.hasSuffix("\n") }.prefix { !$0.isNewline })
+        path = String(child.standardOutput!.read { $0.last?.isNewline == true }.prefix { !$0.isNewline })
+        // What the script writes comes after the path.
+        type("\n")
     }
 
     var process: ChildProcess { child.process }
