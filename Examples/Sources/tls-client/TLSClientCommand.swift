@@ -97,7 +97,7 @@ private final class Session: ConnectionDelegate, StreamDelegate {
         case .hasSpaceAvailable: send()
         case .endEncountered: end(nil)
         case .errorOccurred(let error): end(error)
-        default: break
+        @unknown default: break
         }
     }
 

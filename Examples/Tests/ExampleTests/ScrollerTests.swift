@@ -97,7 +97,7 @@ import Testing
         let folder = TemporaryFolder()
         let (before, after) = (folder.path("before"), folder.path("after"))
         let terminal = try Tmux(
-            "trap : INT; stty -g >\(before); \(Self.program); echo exit $?; stty -g >\(after); echo done; exec cat"
+            "export SWIFT_BACKTRACE=enable=no; trap : INT; stty -g >\(before); \(Self.program); echo exit $?; stty -g >\(after); echo done; exec cat"
         )
         try terminal.wait { $0[0].contains(" 1-9 of ") }
         #expect(try terminal.isChanged)
