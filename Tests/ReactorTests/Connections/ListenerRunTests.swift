@@ -137,9 +137,9 @@ import Testing
         let times = Shared<[ContinuousClock.Instant]>([])
         let server = Task {
             try await connections.run(limit: 1) { connection in
+                times.update { $0.append(.now) }
                 try await connection.open()
                 try connection.send(pattern(65_536))
-                times.update { $0.append(.now) }
             }
         }
         let silent = try narrowPeer(of: connections)
