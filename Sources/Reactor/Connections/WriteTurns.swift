@@ -163,7 +163,7 @@ nonisolated(nonsending) func suspendTask(
     let failure = await withTaskCancellationHandler {
         await withCheckedContinuation { continuation in
             begin(continuation)
-            // What comes before the waiter is there ends nothing.
+            // A cancellation or a timeout before the waiter was queued found nothing to end.
             if Task.isCancelled { end(.canceled) }
             if let deadline, deadline <= loop.now { end(.timedOut) }
         }

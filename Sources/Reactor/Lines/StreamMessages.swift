@@ -9,7 +9,8 @@ extension InputStream {
     /// iteration throws ``IOError`` with ``IOError/Reason/ended(bytesReceived:bytesRequested:)``. A length that is malformed or
     /// above the limit throws ``Framer/InvalidMessage``, after the messages before it; what follows it cannot be read.
     ///
-    /// An iteration that is left, or cancelled, loses nothing: the stream goes on after the last message that it has returned.
+    /// An iteration that is left, or cancelled, loses nothing: the next read begins after the last message
+    /// that it has returned.
     /// Otherwise as ``chunks``.
     ///
     /// - Parameters:

@@ -104,7 +104,6 @@ import Testing
             guard count > 0 else { break }
             sent += count
         }
-        // Without the options it takes 2.5 MB.
         #expect(sent <= 200_000)
     }
 
