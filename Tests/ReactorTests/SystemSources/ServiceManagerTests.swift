@@ -92,8 +92,13 @@ private final class Manager: Sendable {
                 "/usr/bin/systemd-socket-activate",
                 ["--listen=\(path)", "--fdname=web", Self.probe, Self.scenario],
                 standardOutput: .stream, standardError: .null))
-        waitUntil { access(path, F_OK) == 0 }
-        let client = try SocketPeer(connectedTo: SocketAddress(unixPath: path))
+        // The path is there before the socket listens.
+        let address = try SocketAddress(unixPath: path)
+        var client: SocketPeer?
+        waitUntil {
+            client = try? SocketPeer(connectedTo: address)
+            return client != nil
+        }
         #expect(child.standardOutput!.readAll() == "web 3 true\nagain 0\naccepted\n")
         #expect(child.process.wait()?.isSuccess == true)
         withExtendedLifetime(client) {}
