@@ -66,10 +66,10 @@ extension HTTPSession {
 
         /// The time before the retry of this number, from 1 on.
         func delay(ofRetry number: Int) -> Duration {
-            let most = Duration.seconds(3600)
-            var delay = retryDelay
-            for _ in 1..<number where delay < most { delay = min(delay * 2, most) }
-            return delay
+            guard retryDelay > .zero else { return .zero }
+            var delays = Backoff(first: retryDelay, limit: max(retryDelay, .seconds(3600)))
+            for _ in 1..<number { _ = delays.nextBound() }
+            return delays.nextBound()
         }
 
         var hasTimeouts: Bool { connectTimeout != nil || idleTimeout != nil || totalTimeout != nil }

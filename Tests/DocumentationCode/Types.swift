@@ -17,6 +17,18 @@ private func connections(_ host: String) async throws {
     connection.close()
 }
 
+private func backoffs(_ clock: RunLoop.Clock, _ converse: (() -> Void) async throws -> Void) async throws {
+    var backoff = Backoff()
+    while true {
+        do {
+            try await converse { backoff.reset() }
+        } catch let error as IOError {
+            print(error)
+        }
+        try await clock.sleep(for: backoff.nextDelay())
+    }
+}
+
 private final class Printer: StreamDelegate {
     func stream(_ stream: Stream, handle event: Stream.Event) {
         switch event {

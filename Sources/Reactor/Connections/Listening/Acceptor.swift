@@ -179,14 +179,12 @@ private struct DescriptorReserve {
 
 /// How long accepting backs off, and when it reports that. Pure: reads no clock.
 struct AcceptBackoff {
-    /// Descriptors are mostly free again soon, and a try costs microseconds.
-    private static let shortest = Duration.milliseconds(10)
-    /// A client hardly notices a third of a second beside the wait for a free descriptor.
-    private static let longest = Duration.milliseconds(320)
     /// Long enough that a log line per report isn't a flood.
     private static let reportInterval = Duration.seconds(1)
 
-    private var upcoming = shortest
+    /// Descriptors are mostly free again soon, and a try costs microseconds. A client hardly notices a third of a second beside
+    /// the wait for a free descriptor. Not random: there is one listener.
+    private var delays = Backoff(first: .milliseconds(10), limit: .milliseconds(320))
     private var lastReport = Deadline.distantPast
 
     fileprivate mutating func begin(because error: Errno) -> Acceptor.Fault {
@@ -194,13 +192,10 @@ struct AcceptBackoff {
     }
 
     /// The next delay: twice as long as the one before, up to a limit.
-    mutating func next() -> Duration {
-        defer { upcoming = min(upcoming * 2, Self.longest) }
-        return upcoming
-    }
+    mutating func next() -> Duration { delays.nextBound() }
 
     /// Called after a connection was accepted.
-    mutating func reset() { upcoming = Self.shortest }
+    mutating func reset() { delays.reset() }
 
     /// Whether to report a fault at `now`.
     mutating func reports(at now: Deadline) -> Bool {
