@@ -75,6 +75,7 @@ let package = Package(
         example("tls-client", "ExampleSupport", tls, system),
         example("timers", "ExampleSupport"),
         example("scroller", "ExampleSupport", system),
+        example("mcp-host", "ExampleSupport", system),
         example(
             "importer", "ExampleSupport", system, .product(name: "GRDB", package: "GRDB.swift"),
             .product(name: "ReactorFoundation", package: "swift-reactor")),

@@ -10,11 +10,12 @@ final class Guest {
     /// Why the guest was disconnected; nil if it left.
     private(set) var fault: String?
     private let connection: Connection
-    private var lastSend: Task<Void, Never>?
+    private let sends: SendQueue
     private var isLeaving = false
 
     init(_ connection: Connection, name: String) {
         (self.connection, self.name) = (connection, name)
+        sends = SendQueue(to: connection)
     }
 
     /// What the guest sends. Without control characters, it cannot send escape sequences to the others' terminals.
@@ -30,34 +31,29 @@ final class Guest {
         }
     }
 
-    /// Sends a line after those before it. Who awaits the result reads no faster than this guest does.
-    @discardableResult
-    func send(_ line: String) -> Task<Void, Never> {
-        let task = Task { [lastSend] in
-            await lastSend?.value
-            guard fault == nil, !isLeaving else { return }
-            do {
-                try await connection.write(line + "\n", timeout: Self.writeTimeout)
-            } catch {
-                fault = fault ?? "\(error)"
-                connection.close()
-            }
-        }
-        lastSend = task
-        return task
+    /// Sends a line after those before it.
+    func send(_ line: String) {
+        guard fault == nil, !isLeaving else { return }
+        do { try sends.send(line + "\n") } catch { disconnect(because: error) }
+    }
+
+    /// Waits until the guest has taken its lines. Who awaits this reads no faster than the guest does.
+    func takeLines() async {
+        guard fault == nil, !isLeaving else { return }
+        do { try await sends.flush(timeout: Self.writeTimeout) } catch { disconnect(because: error) }
+    }
+
+    private func disconnect(because error: any Error) {
+        fault = fault ?? "\(error)"
+        connection.close()
     }
 
     /// Disconnects the guest once it has received its lines. It receives none that are sent later.
     func leave() async {
-        var received: Task<Void, Never>?
-        // Other guests send while this one receives.
-        while let lastSend, lastSend != received {
-            await lastSend.value
-            received = lastSend
-        }
+        await takeLines()
         guard !isLeaving else { return }
         isLeaving = true
-        try? await connection.finish(timeout: .seconds(1))
+        try? await sends.finish(timeout: .seconds(1))
         connection.close()
     }
 }

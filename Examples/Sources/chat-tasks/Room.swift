@@ -38,9 +38,9 @@ final class Room {
         let words = line.split(separator: " ").map(String.init)
         switch (words.first, words.dropFirst().first) {
         case ("/nick", let name?): await rename(guest, to: name)
-        case ("/who", nil): await guest.send("* Users: \(guests.map(\.name).joined(separator: ", "))").value
+        case ("/who", nil): await reply("* Users: \(guests.map(\.name).joined(separator: ", "))", to: guest)
         case ("/quit", nil): return false
-        case (let word?, _) where word.hasPrefix("/"): await guest.send("* Unknown command: \(line)").value
+        case (let word?, _) where word.hasPrefix("/"): await reply("* Unknown command: \(line)", to: guest)
         default: await broadcast("\(guest.name): \(line)", except: guest)
         }
         return true
@@ -48,16 +48,24 @@ final class Room {
 
     private func rename(_ guest: Guest, to name: String) async {
         guard !guests.contains(where: { $0.name == name }) else {
-            return await guest.send("* The name \(name) is already in use.").value
+            return await reply("* The name \(name) is already in use.", to: guest)
         }
         let line = "* \(guest.name) is now known as \(name)."
         guest.name = name
         await broadcast(line)
     }
 
+    private func reply(_ line: String, to guest: Guest) async {
+        guest.send(line)
+        await guest.takeLines()
+    }
+
     /// Returns when all have taken the line, or have been disconnected because they did not.
     private func broadcast(_ line: String, except sender: Guest? = nil) async {
-        let sends = guests.filter { $0 !== sender }.map { $0.send(line) }
-        for send in sends { await send.value }
+        let receivers = guests.filter { $0 !== sender }
+        for receiver in receivers { receiver.send(line) }
+        await withDiscardingTaskGroup { group in
+            for receiver in receivers { group.addTask { await receiver.takeLines() } }
+        }
     }
 }

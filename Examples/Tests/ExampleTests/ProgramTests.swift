@@ -71,6 +71,35 @@ import Testing
         #expect(outcome.ending == .exit(0) && outcome.output.split(separator: "\n").last == "10000 lines")
     }
 
+    @Test(arguments: [[], ["--poll"]])
+    func `a host asks its servers, and outlives one that is killed`(options: [String]) throws {
+        let outcome = try run("mcp-host", ["--children", "5", "--idle", "0", "--rounds", "10"] + options)
+        let lines = outcome.output.split(separator: "\n")
+        #expect(outcome.isClean && lines.count == 4)
+        #expect(lines.first?.hasPrefix("5 servers have started in ") == true)
+        #expect(lines.last?.hasSuffix(" and 4 answer") == true)
+    }
+
+    @Test func `a server of the protocol answers what it knows, and says what it does not`() throws {
+        let requests = #"""
+            {"jsonrpc":"2.0","id":1,"method":"ping"}
+            {"jsonrpc":"2.0","method":"notifications/initialized"}
+            {"jsonrpc":"2.0","id":2,"method":"fly"}
+            no JSON
+
+            """#
+        let outcome = try run("mcp-host", ["--serve"], input: .pipe) { child in
+            child.write(requests)
+            child.closeInput()
+            return child.readOutput()
+        }
+        let lines = outcome.output.split(separator: "\n")
+        #expect(outcome.isClean && lines.count == 3)
+        #expect(lines[0].contains(#""id":1"#) && lines[0].contains(#""result":{}"#))
+        #expect(lines[1].contains(#""id":2"#) && lines[1].contains("-32601"))
+        #expect(lines[2].contains("-32700"))
+    }
+
     // MARK: Errors
 
     /// The words of a command, with the paths and the URL that a test has made.
@@ -119,6 +148,7 @@ import Testing
         "echo-server --drain-seconds -1", "echo-server --unix ", "echo-server --port 0 --tls",
         "echo-server --port 0 --certificate x",
         "echo-server --port 0 --tls --certificate /missing --key /missing", "scroller",
+        "mcp-host --children 0", "mcp-host --idle -1",
     ])
     func `invalid arguments are rejected`(command: String) throws {
         let words = command.split(separator: " ", omittingEmptySubsequences: false).map(String.init)
