@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -18,7 +19,10 @@
 struct scope {
     struct scope *next;
     int input, output;
+    dev_t terminal;
     struct termios before, during;
+    // Its own ``before``, or that of an outer scope, which has ended before this one.
+    _Atomic(const struct termios *) restored;
     // What is written to the output when the settings are changed, and before they are restored.
     char *entering, *leaving;
     // The process that changed them: a child of fork(2) does not restore its parent's.
@@ -31,6 +35,9 @@ struct scope {
 static _Atomic(struct scope *) scopes;
 static pthread_mutex_t registry = PTHREAD_MUTEX_INITIALIZER;
 static int scope_count;
+
+// How many signal handlers read the list: its strings stay until they are done.
+static _Atomic int reader_count;
 
 // MARK: What signal handlers may call
 
@@ -53,16 +60,18 @@ static void show(int terminal, const char *text) {
     }
 }
 
+// Noted before the settings are changed, so that a signal in between restores them.
 static void enter(struct scope *scope) {
     if (!may_change(scope->input)) return;
+    bool was_entered = atomic_exchange(&scope->is_entered, true);
     tcsetattr(scope->input, TCSANOW, &scope->during);
-    if (!atomic_exchange(&scope->is_entered, true)) show(scope->output, scope->entering);
+    if (!was_entered) show(scope->output, scope->entering);
 }
 
 static void leave(struct scope *scope) {
     if (!atomic_exchange(&scope->is_entered, false) || !may_change(scope->input)) return;
     show(scope->output, scope->leaving);
-    tcsetattr(scope->input, TCSANOW, &scope->before);
+    tcsetattr(scope->input, TCSANOW, atomic_load(&scope->restored));
 }
 
 static bool is_active(const struct scope *scope) {
@@ -71,8 +80,10 @@ static bool is_active(const struct scope *scope) {
 
 // The innermost scope is the first.
 static void leave_all(void) {
+    atomic_fetch_add(&reader_count, 1);
     for (struct scope *each = atomic_load(&scopes); each; each = each->next)
         if (is_active(each)) leave(each);
+    atomic_fetch_sub(&reader_count, 1);
 }
 
 // The outermost scope is the last.
@@ -84,7 +95,9 @@ static void enter_from(struct scope *scope) {
 
 void reactor_terminals_resume(void) {
     int saved = errno;
+    atomic_fetch_add(&reader_count, 1);
     enter_from(atomic_load(&scopes));
+    atomic_fetch_sub(&reader_count, 1);
     errno = saved;
 }
 
@@ -93,6 +106,7 @@ void reactor_terminals_resume(void) {
 // Those that end a process, unless a fault has raised them, and then the faults.
 static const int deadly[] = {
     SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGALRM, SIGUSR1, SIGUSR2, SIGXCPU, SIGXFSZ, SIGVTALRM, SIGPROF, SIGABRT, SIGSYS,
+    SIGIO, SIGPWR, SIGSTKFLT,
 };
 static const int faults[] = {SIGILL, SIGTRAP, SIGBUS, SIGFPE, SIGSEGV};
 enum { deadly_count = sizeof deadly / sizeof *deadly, fault_count = sizeof faults / sizeof *faults };
@@ -140,20 +154,20 @@ static void stop(int signal) {
     errno = saved;
 }
 
-static void catch_signals(void) {
-    struct sigaction dying = handling(die, 0), stopping = handling(stop, SA_RESTART), resuming = handling(resume, SA_RESTART);
-    for (int i = 0; i < deadly_count; i++) reactor_signal_replace(deadly[i], &default_action, &dying);
-    for (int i = 0; i < fault_count; i++) sigaction(faults[i], &dying, &before[faults[i]]);
-    reactor_signal_replace(SIGTSTP, &default_action, &stopping);
-    reactor_signal_replace(SIGCONT, &default_action, &resuming);
+// Puts the handler in the place of an action, or takes it back.
+static void replace(int signal, const struct sigaction *usual, const struct sigaction *handler, bool is_caught) {
+    reactor_signal_replace(signal, is_caught ? usual : handler, is_caught ? handler : usual);
 }
 
-static void release_signals(void) {
+static void catch_signals(bool is_caught) {
     struct sigaction dying = handling(die, 0), stopping = handling(stop, SA_RESTART), resuming = handling(resume, SA_RESTART);
-    for (int i = 0; i < deadly_count; i++) reactor_signal_replace(deadly[i], &dying, &default_action);
-    for (int i = 0; i < fault_count; i++) reactor_signal_replace(faults[i], &dying, &before[faults[i]]);
-    reactor_signal_replace(SIGTSTP, &stopping, &default_action);
-    reactor_signal_replace(SIGCONT, &resuming, &default_action);
+    for (int i = 0; i < deadly_count; i++) replace(deadly[i], &default_action, &dying, is_caught);
+    for (int i = 0; i < fault_count; i++) {
+        if (is_caught) sigaction(faults[i], NULL, &before[faults[i]]);
+        replace(faults[i], &before[faults[i]], &dying, is_caught);
+    }
+    replace(SIGTSTP, &default_action, &stopping, is_caught);
+    replace(SIGCONT, &default_action, &resuming, is_caught);
 }
 
 // MARK: Scopes
@@ -170,6 +184,7 @@ static struct scope *free_scope(void) {
 }
 
 static bool set_texts(struct scope *scope, const char *entering, const char *leaving) {
+    while (atomic_load(&reader_count) > 0) usleep(1000);
     free(scope->entering);
     free(scope->leaving);
     scope->entering = strdup(entering);
@@ -188,11 +203,14 @@ static struct scope *begin(int input, int output, bool is_raw, const char *enter
                                             const char *leaving) {
     struct scope *scope = free_scope();
     if (!scope) return NULL;
-    if (tcgetattr(input, &scope->before) < 0) return NULL;
+    struct stat status;
+    if (tcgetattr(input, &scope->before) < 0 || fstat(input, &status) < 0) return NULL;
     if (!set_texts(scope, entering, leaving)) {
         errno = ENOMEM;
         return NULL;
     }
+    scope->terminal = status.st_rdev;
+    atomic_store(&scope->restored, &scope->before);
     scope->during = scope->before;
     adjust(&scope->during, is_raw);
     scope->input = input;
@@ -201,38 +219,66 @@ static struct scope *begin(int input, int output, bool is_raw, const char *enter
     return scope;
 }
 
-static void release(struct scope *scope) {
+// Changes the settings. Stops a process in the background here, until it is in the foreground.
+static bool change(struct scope *scope) {
+    // Noted before, as in enter().
+    atomic_store(&scope->is_entered, true);
+    atomic_store(&scope->is_taken, true);
+    if (tcsetattr(scope->input, TCSANOW, &scope->during) == 0) {
+        show(scope->output, scope->entering);
+        return true;
+    }
     atomic_store(&scope->is_taken, false);
-    if (--scope_count == 0) release_signals();
+    atomic_store(&scope->is_entered, false);
+    return false;
 }
+
+static void lock(void) { pthread_mutex_lock(&registry); }
+
+static void unlock(void) { pthread_mutex_unlock(&registry); }
 
 void *reactor_terminal_begin(int input, int output, bool is_raw, const char *entering, const char *leaving) {
     static bool is_registered;
-    pthread_mutex_lock(&registry);
-    if (!is_registered) is_registered = atexit(leave_all) == 0;
+    lock();
+    if (!is_registered) is_registered = atexit(leave_all) == 0 && pthread_atfork(lock, unlock, unlock) == 0;
     struct scope *scope = begin(input, output, is_raw, entering, leaving);
     if (scope) {
-        if (scope_count++ == 0) catch_signals();
-        atomic_store(&scope->is_taken, true);
-        // Stops a process in the background here, until it is in the foreground.
-        if (tcsetattr(input, TCSANOW, &scope->during) == 0) {
-            enter(scope);
-        } else {
+        if (scope_count++ == 0) catch_signals(true);
+        if (!change(scope)) {
             int error = errno;
-            release(scope);
+            if (--scope_count == 0) catch_signals(false);
             errno = error;
             scope = NULL;
         }
     }
-    pthread_mutex_unlock(&registry);
+    unlock();
     return scope;
 }
 
-void reactor_terminal_end(void *scope) {
-    pthread_mutex_lock(&registry);
-    leave(scope);
-    release(scope);
-    pthread_mutex_unlock(&registry);
+// The active scope that is the next inner one of the same terminal; null for the innermost.
+static struct scope *inner(struct scope *scope) {
+    struct scope *found = NULL;
+    for (struct scope *each = atomic_load(&scopes); each != scope; each = each->next)
+        if (is_active(each) && each->terminal == scope->terminal) found = each;
+    return found;
+}
+
+void reactor_terminal_end(void *token) {
+    struct scope *scope = token;
+    lock();
+    struct scope *heir = inner(scope);
+    if (heir) {
+        // It keeps its settings, and restores those from before this scope.
+        atomic_store(&heir->restored, atomic_load(&scope->restored));
+        if (atomic_exchange(&scope->is_entered, false)) show(scope->output, scope->leaving);
+    } else {
+        leave(scope);
+    }
+    atomic_store(&scope->is_taken, false);
+    // The process may have continued after a stop meanwhile.
+    if (!heir) leave(scope);
+    if (--scope_count == 0) catch_signals(false);
+    unlock();
 }
 
 int64_t reactor_terminal_size(int terminal) {

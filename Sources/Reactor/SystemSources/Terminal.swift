@@ -12,7 +12,7 @@ public import SystemPackage
 ///
 /// Usually that of standard input and output; any other works, too, such as a pseudo-terminal.
 public struct Terminal: Sendable, Hashable {
-    /// How a terminal passes on what is typed.
+    /// How a terminal delivers input.
     @nonexhaustive public enum Mode: Sendable, Hashable {
         /// Each key at once, without an echo. Control-C, Control-Z and Control-\ still send signals.
         case cbreak
@@ -43,14 +43,14 @@ public struct Terminal: Sendable, Hashable {
     ///
     /// The settings are restored when `body` returns or throws, by exit(3), when a signal ends the process, and when it traps.
     /// While Control-Z has stopped it they are those from before, and when it continues in the foreground those of `mode`
-    /// again; draw again then (``RunLoop/sizes(of:inModes:)``). Only SIGKILL, `_exit` and a signal that other code handles by
-    /// them leave the terminal as it is. A child of fork(2) restores nothing.
+    /// again; draw again then (``RunLoop/sizes(of:inModes:)``). Only SIGKILL, SIGSTOP, real-time signals, a stack overflow, `_exit`
+    /// and a signal that other code handles by them leave the terminal as it is. A child of fork(2) restores nothing.
     ///
     /// For this, signals that have their default action are caught until the last such call returns. A ``SignalSource`` takes
     /// precedence, and so do other handlers, except those of faults, which are called afterwards.
     ///
-    /// A process in the background is stopped (SIGTTOU) until it is in the foreground. Calls may nest. Input that `body` has
-    /// not read remains.
+    /// A process in the background is stopped (SIGTTOU) until it is in the foreground. Calls may nest, and overlap in tasks: the
+    /// last one to end restores the settings from before the first. Input that `body` has not read remains.
     ///
     /// - Parameters:
     ///   - mode: How keys arrive.

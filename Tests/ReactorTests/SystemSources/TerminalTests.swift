@@ -1,3 +1,4 @@
+import Dispatch
 import Glibc
 import Reactor
 import ReactorTestSupport
@@ -79,6 +80,28 @@ private struct Session {
                 let raw = flags(pair)
                 try terminal.withMode(.cbreak) {}
                 #expect(flags(pair) == raw)
+            }
+            #expect(flags(pair) == before)
+        }
+    }
+
+    @Test func `calls that overlap restore the settings from before the first, though it ends first`() throws
+    {
+        try withTerminal { pair, terminal in
+            let before = flags(pair)
+            let (entered, ending) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+            let first = try JoinableThread {
+                try? terminal.withMode(.raw) {
+                    entered.signal()
+                    ending.wait()
+                }
+            }
+            entered.wait()
+            try terminal.withMode(.cbreak) {
+                let during = flags(pair)
+                ending.signal()
+                first.join()
+                #expect(flags(pair) == during)
             }
             #expect(flags(pair) == before)
         }
