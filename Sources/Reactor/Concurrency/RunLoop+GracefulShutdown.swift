@@ -18,10 +18,11 @@ extension RunLoop {
     /// Connections that end so are closed, which sends what was written.
     ///
     /// The loop catches the signals, in the common modes, until it has served the first of them. Then their earlier actions are
-    /// restored: a second signal, of any kind, ends the process, as it would have without this call. While a callback keeps the
+    /// restored: a second signal, of any kind, does what it would have done without this call: it ends the process, unless that is
+    /// process 1 of a container. While a callback keeps the
     /// loop busy, signals wait for it.
     ///
-    /// The service manager is told, if there is one: ``ServiceManager/Notification/stopping``.
+    /// A signal that begins it also reports ``ServiceManager/Notification/stopping`` to the service manager.
     ///
     /// Returns when the body has, and waits for child tasks that ignore their cancellation. An inner shutdown begins with the
     /// outer one. If the loop's thread ends, the signals are not caught any more, and the grace is over when the shutdown
@@ -43,11 +44,12 @@ extension RunLoop {
         require(grace >= .zero, "A grace must not be negative: \(grace).")
         let (shutdown, outer) = (GracefulShutdown(), GracefulShutdown.current)
         let caught = CaughtSignals()
-        let events = try self.events(of: signals, inModes: [.common], subscribed: caught.add) {
+        let events = try self.events(of: Array(Set(signals)), inModes: [.common], subscribed: caught.add) {
             signal, count in
             let others = caught.stop()
             shutdown.begin()
-            try? ServiceManager.notify(.stopping)
+            // Clients are served meanwhile: it does not wait for a manager.
+            try? ServiceManager.send([.stopping], patience: 0)
             // A second one, which now has the action that it had before.
             if let second = count > 1 ? signal : others.first { kill(getpid(), second.rawValue) }
         }

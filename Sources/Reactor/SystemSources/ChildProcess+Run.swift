@@ -33,7 +33,7 @@ extension ChildProcess {
     public static let defaultOutputLimit = 1 << 20
 
     /// How long a program that is being ended may clean up.
-    private static let grace = Duration.seconds(2)
+    fileprivate static let grace = Duration.seconds(2)
 
     /// Runs a program to its end, and returns what it has written.
     ///
@@ -42,12 +42,12 @@ extension ChildProcess {
     /// if result.termination.isSuccess { print(String(decoding: result.standardOutput, as: UTF8.self)) }
     /// ```
     ///
-    /// The program has a process group of its own, reads `input` and then its end, or `/dev/null`, and may read and write in
-    /// any order. It need not read all of its input. This returns when the program has ended and no process has its outputs
-    /// open any more: a program that it leaves in the background with them is waited for.
+    /// The program leads a process group of its own. Its standard input is `input` and then the end, or `/dev/null`; it need not
+    /// read all of it, and may read and write in any order. This returns when the program has ended and all copies of its
+    /// output pipes are closed, so a background process that keeps them open delays the return.
     ///
     /// If the limit or the timeout is exceeded, or the task is cancelled, the group gets SIGTERM; SIGKILL follows when the
-    /// program has ended, at the latest after two seconds. This throws after that.
+    /// program has ended, at the latest after two seconds. This throws after that, with what was written up to the limit.
     ///
     /// - Parameters:
     ///   - executable: A path if it contains a slash, otherwise a name that is looked up in `PATH`.
@@ -91,14 +91,18 @@ extension ChildProcess {
         }
         let run = ProgramRun(try start(configuration), loop, isGroup: configuration.leadsGroup)
         defer { run.process.endUsingNumber() }
-        do {
-            let termination = try await run.finish(input: input, outputLimit: outputLimit, timeout: timeout)
-            return run.result(termination)
-        } catch {
-            // Not cancelled with this task.
-            let termination = try await Task { try await run.end(grace: grace) }.value
-            guard let reason = error as? RunError.Reason else { throw error }
+        // A task of its own, as what the program writes while it is ended is read, too.
+        let task = Task { try await run.finish(input: input, outputLimit: outputLimit, timeout: timeout) }
+        let (termination, fault) = try await withTaskCancellationHandler {
+            try await task.value
+        } onCancel: {
+            run.end(because: CancellationError())
+        }
+        switch fault {
+        case nil: return run.result(termination)
+        case let reason as RunError.Reason:
             throw RunError(reason: reason, executable: executable, result: run.result(termination))
+        case let error?: throw error
         }
     }
 }
@@ -131,8 +135,9 @@ private final class CollectedOutput: Sendable {
 
     var bytes: [UInt8] { collected.withLock { $0 } }
 
-    /// Reads it to its end. Then, or when there is more, closes it: writing fails from then on.
-    func read(of process: ChildProcess, onTerminal: Bool, upTo limit: Int) async throws {
+    /// Reads it to its end. Calls `exceeded` when there is more than `limit` bytes, and drops it.
+    func read(of process: ChildProcess, onTerminal: Bool, upTo limit: Int, exceeded: () -> Void) async throws
+    {
         guard let end else { return }
         let stream = InputStream(StreamEngine(reading: end, of: process, onTerminal: onTerminal))
         defer { stream.close() }
@@ -142,7 +147,7 @@ private final class CollectedOutput: Sendable {
                 bytes += chunk.prefix(room)
                 return chunk.count > room
             }
-            if isMore { throw ChildProcess.RunError.Reason.outputLimitExceeded(limit) }
+            if isMore { exceeded() }
         }
     }
 }
@@ -150,8 +155,11 @@ private final class CollectedOutput: Sendable {
 /// A program that runs while tasks read what it writes.
 private final class ProgramRun: Sendable {
     private enum Step {
-        case inputWritten, outputEnded
+        case outputEnded
         case ended(ChildProcess.Termination)
+        /// The process and its group have been killed.
+        case killed
+        case other
     }
 
     let process: ChildProcess
@@ -159,6 +167,8 @@ private final class ProgramRun: Sendable {
     private let loop: RunLoop
     private let isGroup: Bool
     private let (output, error): (CollectedOutput, CollectedOutput)
+    /// Why the program is ended early; nil if it was not.
+    private let fault = AsyncPromise<(any Error)?>()
 
     init(_ started: (ChildProcess, ParentEnds), _ loop: RunLoop, isGroup: Bool) {
         (process, ends) = started
@@ -172,59 +182,92 @@ private final class ProgramRun: Sendable {
         .init(termination: termination, standardOutput: output.bytes, standardError: error.bytes)
     }
 
-    /// Waits until the process and its outputs have ended.
-    ///
-    /// - Throws: The reason to end it.
+    /// Ends the program early.
+    func end(because error: any Error) { fault.set(error) }
+
+    /// Waits until the process and its outputs have ended. Returns how it has, and why it was ended early.
     func finish(
         input: [UInt8], outputLimit: Int, timeout: Duration?
-    ) async throws -> ChildProcess.Termination {
+    ) async throws -> (ChildProcess.Termination, (any Error)?) {
         try await withThrowingTaskGroup(of: Step.self) { group in
-            defer { group.cancelAll() }
             group.addTask { try await self.write(input) }
             group.addTask { .ended(try await self.loop.termination(of: self.process)) }
-            for output in [output, error] {
-                group.addTask {
-                    let isTerminal = self.ends.master != nil
-                    try await output.read(of: self.process, onTerminal: isTerminal, upTo: outputLimit)
-                    return .outputEnded
-                }
-            }
+            for output in [output, error] { group.addTask { await self.read(output, upTo: outputLimit) } }
             if let timeout { group.addTask { try await self.expire(after: timeout) } }
-            var (outputs, termination) = (2, ChildProcess.Termination?.none)
-            while let step = try await group.next() {
-                switch step {
-                case .inputWritten: continue
-                case .outputEnded: outputs -= 1
-                case .ended(let end): termination = end
-                }
-                if outputs == 0, let termination { return termination }
+            group.addTask { await self.endEarly() }
+            defer {
+                fault.set(nil)
+                group.cancelAll()
             }
-            throw CancellationError()
+            return (try await result(of: &group), await fault.wait())
         }
+    }
+
+    private func result(of group: inout ThrowingTaskGroup<Step, any Error>) async throws
+        -> ChildProcess.Termination
+    {
+        var (outputs, termination) = (2, ChildProcess.Termination?.none)
+        while let step = try await group.next() {
+            switch step {
+            case .outputEnded: outputs -= 1
+            case .ended(let end): termination = end
+            // A process that has left the group may keep the outputs open.
+            case .killed: outputs = 0
+            case .other: continue
+            }
+            guard outputs <= 0, let termination else { continue }
+            fault.set(nil)
+            return termination
+        }
+        throw CancellationError()
     }
 
     private func expire(after timeout: Duration) async throws -> Step {
         try await loop.clock().sleep(for: timeout)
-        throw ChildProcess.RunError.Reason.timedOut(timeout)
+        end(because: ChildProcess.RunError.Reason.timedOut(timeout))
+        return .other
     }
 
-    /// Writes the input, all of which the process need not read.
+    private func read(_ output: CollectedOutput, upTo limit: Int) async -> Step {
+        do {
+            try await output.read(of: process, onTerminal: ends.master != nil, upTo: limit) {
+                end(because: ChildProcess.RunError.Reason.outputLimitExceeded(limit))
+            }
+        } catch {
+            end(because: error)
+        }
+        return .outputEnded
+    }
+
+    /// Writes the input, all of which the process need not read, and its end.
     private func write(_ bytes: [UInt8]) async throws -> Step {
-        guard let end = ends.input else { return .inputWritten }
+        guard let end = ends.input else { return .other }
         let stream = OutputStream(StreamEngine(UnopenedBackend(writing: end), subject: process.subject))
         defer { stream.close() }
         do {
             try await stream.writeAll(bytes)
-        } catch let error as IOError where error.errno == .brokenPipe {}
-        return .inputWritten
+            if ends.master != nil { try await stream.writeAll(Self.endOfInput(after: bytes)) }
+        } catch let error as IOError where error.errno == .brokenPipe {
+        } catch {
+            self.end(because: error)
+        }
+        return .other
     }
 
-    /// Ends the process, and its group.
-    func end(grace: Duration) async throws -> ChildProcess.Termination {
+    /// Control-D, which ends the input of a terminal at the beginning of a line, and a line elsewhere.
+    private static func endOfInput(after bytes: [UInt8]) -> [UInt8] {
+        bytes.last ?? 10 == 10 ? [4] : [4, 4]
+    }
+
+    /// Ends the process and its group when there is a fault, and allows them ``ChildProcess/grace``.
+    private func endEarly() async -> Step {
+        guard await fault.wait() != nil else { return .other }
         send(.terminate)
-        _ = try? await loop.termination(of: process, timeout: grace)
+        _ = try? await loop.termination(of: process, timeout: ChildProcess.grace)
         send(.kill)
-        return try await loop.termination(of: process)
+        _ = try? await loop.termination(of: process)
+        try? await loop.clock().sleep(for: ChildProcess.grace)
+        return .killed
     }
 
     private func send(_ signal: Signal) {

@@ -10,7 +10,7 @@ public import SystemPackage
 /// for try await line in port.input.lines { print(line) }
 /// ```
 ///
-/// All bytes pass unchanged. The streams are neither opened nor scheduled yet; the port is closed when both are. The input ends
+/// All bytes are delivered unchanged, except those that parity and flow control change. The streams are neither opened nor scheduled yet; the port is closed when both are. The input ends
 /// when the device is removed. See termios(3).
 public struct SerialPort {
     /// The settings of a serial port: 115,200 bits per second, 8 data bits, no parity, one stop bit and no flow control unless
@@ -26,7 +26,7 @@ public struct SerialPort {
             case odd
         }
 
-        /// How a receiver that is behind stops the sender.
+        /// How a receiver that cannot keep up stops the sender.
         @nonexhaustive public enum FlowControl: Sendable, Hashable {
             /// Not at all.
             case none
@@ -36,7 +36,7 @@ public struct SerialPort {
             case software
         }
 
-        /// Bits per second. The driver takes the nearest that it can.
+        /// Bits per second. The driver picks the nearest rate that it supports.
         public var speed: Int
         /// The bits of a character, 5 to 8.
         public var dataBits = 8

@@ -73,9 +73,9 @@ public enum ServiceManager {
             guard !hasTaken, let process = environmentVariable("LISTEN_PID"),
                 let count = environmentVariable("LISTEN_FDS")
             else { return [] }
-            guard let process = pid_t(process), let count = CInt(count), count >= 0 else {
-                throw .invalidArgument
-            }
+            guard let process = pid_t(process), let count = CInt(count),
+                (0...CInt.max - firstSocket).contains(count)
+            else { throw .invalidArgument }
             guard process == getpid() else { return [] }
             let names = environmentVariable("LISTEN_FDNAMES")?
                 .split(separator: ":", omittingEmptySubsequences: false).map { String($0) }
@@ -93,7 +93,7 @@ public enum ServiceManager {
 
     // MARK: Notifications
 
-    /// How long a notification waits for a manager that is behind.
+    /// How long ``notify(_:)`` waits for a manager whose queue is full.
     private static let patience: CInt = 1_000
 
     /// Reports something to the manager, all of it at once; does nothing without a manager that wants to know
@@ -107,9 +107,11 @@ public enum ServiceManager {
         try send(notifications, patience: patience)
     }
 
-    private static func send(_ notifications: [Notification], patience: CInt) throws(IOError) {
+    /// - Parameter patience: How many milliseconds to wait for a manager whose queue is full.
+    static func send(_ notifications: [Notification], patience: CInt) throws(IOError) {
         guard let name = environmentVariable("NOTIFY_SOCKET"), !name.isEmpty else { return }
         let lines = Array(notifications.map(\.rawValue).joined(separator: "\n").utf8)
+        guard !lines.isEmpty else { return }
         try attempt(.send, name) { () throws(Errno) in
             let type = CInt(SOCK_DGRAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue)
             let socket = OwnedDescriptor(try SystemCall.make { Glibc.socket(AF_UNIX, type, 0) })

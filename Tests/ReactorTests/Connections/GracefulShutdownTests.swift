@@ -258,6 +258,16 @@ import Testing
         }
     }
 
+    @Test func `a signal that is named twice is one`() async {
+        await #expect(processExitsWith: .success) {
+            let thread = try RunLoopThread(name: "loop")
+            try await thread.runLoop.withGracefulShutdown(on: [.terminate, .terminate]) { shutdown in
+                kill(getpid(), SIGTERM)
+                try await shutdown.waitUntilBegun()
+            }
+        }
+    }
+
     @Test func `two signals that arrive at once end the process`() async {
         await #expect(processExitsWith: .signal(SIGINT)) {
             let thread = try RunLoopThread(name: "loop")

@@ -79,6 +79,24 @@ import Testing
         #expect(result.standardOutput.count == 5)
     }
 
+    @Test func `what a program writes while it is ended is in the error`() async throws {
+        let script = "trap 'echo cleaned up >&2; exit 3' TERM; yes"
+        let error = try await runError { try await ChildProcess.run("sh", ["-c", script], outputLimit: 100) }
+        #expect(error.result.standardError == Array("cleaned up\n".utf8))
+        #expect(error.result.termination.reason == .exited(status: 3))
+    }
+
+    @Test func `a program on a terminal reads the end of its input`() async throws {
+        for input in ["one\n", "two"] {
+            let result = try await ChildProcess.run(
+                .init("cat", terminal: .init(rows: 5, columns: 6)), input: Array(input.utf8))
+            #expect(result.termination.isSuccess)
+            let output = String(decoding: result.standardOutput, as: UTF8.self)
+            // What was typed, and what the program has written.
+            #expect(output.split(separator: input.prefix(3), omittingEmptySubsequences: false).count == 3)
+        }
+    }
+
     @Test func `a program that takes too long is ended`() async throws {
         let error = try await runError {
             try await ChildProcess.run("sleep", ["1000"], timeout: .milliseconds(1))

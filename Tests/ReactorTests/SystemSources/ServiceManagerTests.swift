@@ -113,7 +113,7 @@ private final class Manager: Sendable {
             let sockets = try ServiceManager.takeSockets()
             #expect(sockets.isEmpty)
             setenv("LISTEN_PID", "\(getpid())", 1)
-            for count in ["one", "-1"] {
+            for count in ["one", "-1", "2147483647"] {
                 setenv("LISTEN_FDS", count, 1)
                 #expect(throws: Errno.invalidArgument) { try ServiceManager.takeSockets() }
             }
@@ -139,6 +139,7 @@ private final class Manager: Sendable {
                 let manager = Manager(at: address)
                 try ServiceManager.notify(.ready, .status("one\ntwo"))
                 #expect(manager.next() == "READY=1\nSTATUS=one two")
+                try ServiceManager.notify()  // of nothing
                 try ServiceManager.notify(.reloading)
                 #expect(manager.next().hasPrefix("RELOADING=1\nMONOTONIC_USEC="))
                 try ServiceManager.notify(.init(rawValue: "X_OWN=1"))
