@@ -234,7 +234,7 @@ extension Connection {
     /// Waits until the kernel has taken everything that was written, and ends the output; bytes from the peer are still read.
     ///
     /// The end comes after the writes that were called before. Those that are called meanwhile wait, and fail once the output
-    /// has ended.
+    /// has ended. What a ``SendQueue`` holds is dropped: call its ``SendQueue/finish(timeout:)``.
     ///
     /// - Parameter timeout: How long to wait for the bytes; nil for no limit. After it the output stays open.
     /// - Throws: As ``write(_:timeout:)-([UInt8],_)``.
@@ -254,8 +254,8 @@ extension Connection {
             try await inTurn(timeout) { timeout in try await halves.output.waitUntilOpen(timeout: timeout) }
         }
         do throws(Errno) {
-            try await turns.waitForWrites(until: deadline, on: loop, of: self)
-            try await turns.waitForFlush(until: deadline, on: loop, of: self)
+            try await turns.waitForWrites(until: deadline, on: loop)
+            try await waitForFlush(of: engine, until: deadline, on: loop)
         } catch {
             throw failure(error)
         }
@@ -297,7 +297,7 @@ extension Connection {
     nonisolated(nonsending) private func takeTurn(_ timeout: Duration?) async throws -> Duration? {
         if turns.takeIfFree() { return timeout }
         let (loop, deadline) = try limit(timeout, #isolation)
-        do throws(Errno) { try await turns.take(until: deadline, on: loop, of: self) } catch {
+        do throws(Errno) { try await turns.take(until: deadline, on: loop) } catch {
             throw failure(error)
         }
         return deadline.map { loop.now.duration(to: $0) }

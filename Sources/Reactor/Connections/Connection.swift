@@ -185,7 +185,6 @@ public final class Connection: Sendable {
     public func close() {
         halves.input.engine.close(evenUnopened: true)
         halves.output.engine.close(evenUnopened: true)
-        turns.endFlushes()
     }
 
     /// Closes the connection at once: the peer gets a reset instead of the bytes that wait and of an end. Any thread.

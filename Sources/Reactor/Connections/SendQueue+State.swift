@@ -6,48 +6,49 @@ extension SendQueue {
         struct Key: Hashable, Sendable {
             let value: any Hashable & Sendable
 
+            // An AnyHashable of 1 is the same for all types of integers, and has one hash.
             static func == (left: Key, right: Key) -> Bool {
                 AnyHashable(left.value) == AnyHashable(right.value)
             }
 
-            func hash(into hasher: inout Hasher) { value.hash(into: &hasher) }
+            func hash(into hasher: inout Hasher) { AnyHashable(value).hash(into: &hasher) }
         }
 
         var bytes: [UInt8]
         let key: Key?
+
+        /// What it takes of the limit. Array, key and place of an empty message have some 64 bytes, too.
+        var cost: Int { max(bytes.count, SendQueue.leastCost) }
     }
 
-    /// A task that waits for room.
+    /// A task that waits for room for its message.
     struct Writer {
-        let id: Int
-        let bytes: [UInt8]
-        let continuation: CheckedContinuation<Errno?, Never>
+        let message: Message
+        let promise: AsyncPromise<Errno?>
     }
 
-    /// A task that waits until so many messages have been written or dropped.
+    /// A task that waits until all messages with numbers below `number` have been sent or dropped, and then for the kernel.
     struct Flush {
-        let id: Int
-        let count: Int
-        let continuation: CheckedContinuation<Errno?, Never>
-        var isWritten = false
+        let number: Int
+        let callback: FlushCallback
     }
 
     /// What became of a message.
     enum Put {
-        /// It is the only one: the caller writes it.
+        /// It is the only one: the caller sends it.
         case sends
         case waits
         case replaces
         case hasNoRoom
     }
 
-    /// The messages, and who writes them. Pure.
+    /// The messages, and which thread sends them. Pure.
     struct State {
         enum Phase {
             case idle
-            /// One thread writes, or waits for the connection's turn.
+            /// One thread sends, or waits for the connection's turn.
             case sending
-            /// One thread has asked for room, which may have come before the answer.
+            /// One thread has asked for room, which may come before it returns.
             case asking, found
             /// The stream reports room.
             case waiting
@@ -56,26 +57,25 @@ extension SendQueue {
         let limit: Int
         var phase = Phase.idle
         var hasTurn = false
-        /// Those that wait. The first one has the number ``takenCount``.
+        /// Those that wait. The first one has the number ``firstNumber``.
         private var messages = Queue<Message>()
-        /// How many have left the queue.
-        private var takenCount = 0
-        /// What is being written: one message or several, and how many bytes of them have been accepted.
-        private var current: [UInt8] = []
+        private var firstNumber = 0
+        /// What is being sent: one message or several, and how many bytes of them the stream has accepted.
+        private var batch: [UInt8] = []
         private var position = 0
-        private var currentCount = 0
+        private var batchCount = 0
+        /// The number of the batch's first message, and what its messages take of the limit.
+        private var batchNumber = 0
+        private var batchCost = 0
         /// The numbers of messages with keys.
         private var numbers: [Message.Key: Int] = [:]
-        /// The bytes that wait, with those that are being written.
-        private(set) var byteCount = 0
+        /// What the messages take of the limit, with those that are being sent.
+        private(set) var cost = 0
         private(set) var droppedCount = 0
         private(set) var replacedCount = 0
         private(set) var failure: (any Error)?
-        /// How often there was no room in a stream that had nothing left to send.
-        private var refusals = 0
         private var writers: [Writer] = []
         private var flushes: [Flush] = []
-        private var lastID = 0
         private var isPending = false
 
         init(limit: Int) { self.limit = limit }
@@ -83,75 +83,78 @@ extension SendQueue {
 }
 
 extension SendQueue.State {
-    /// Small messages are written together, up to so many bytes: a system call costs more than copying them.
+    /// Small messages are sent together, up to so many bytes: a system call costs more than copying them.
     private static let batchSize = 16_384
 
     // MARK: Messages
 
     mutating func put(_ message: SendQueue.Message) -> SendQueue.Put {
+        guard cost + growth(by: message) <= limit else { return .hasNoRoom }
         if let key = message.key, let number = numbers[key] {
-            let growth = message.bytes.count - messages[number - takenCount].bytes.count
-            guard byteCount + growth <= limit else { return .hasNoRoom }
-            messages[number - takenCount] = message
-            byteCount += growth
+            cost += growth(by: message)
+            messages[number - firstNumber] = message
             replacedCount += 1
             return .replaces
         }
-        guard byteCount + message.bytes.count <= limit, writers.isEmpty else { return .hasNoRoom }
-        return append(message)
+        return writers.isEmpty ? append(message) : .hasNoRoom
+    }
+
+    /// How much more a message takes of the limit than the one that it replaces.
+    private func growth(by message: SendQueue.Message) -> Int {
+        guard let key = message.key, let number = numbers[key] else { return message.cost }
+        return message.cost - messages[number - firstNumber].cost
     }
 
     private mutating func append(_ message: SendQueue.Message) -> SendQueue.Put {
-        byteCount += message.bytes.count
-        guard phase == .idle else {
-            if let key = message.key { numbers[key] = takenCount + messages.count }
-            messages.append(message)
-            return .waits
-        }
+        cost += message.cost
+        if let key = message.key { numbers[key] = firstNumber + messages.count }
+        messages.append(message)
+        guard phase == .idle else { return .waits }
         phase = .sending
-        takenCount += 1
-        (current, position, currentCount) = (message.bytes, 0, 1)
         return .sends
     }
 
-    /// Puts a message in the place of the oldest ones.
+    /// Puts a message in the place of the oldest ones; drops it if it does not fit beside what is being sent.
     mutating func putForOldest(_ message: SendQueue.Message) -> SendQueue.Put {
-        while byteCount + message.bytes.count > limit, let oldest = takeFirst() {
-            byteCount -= oldest.bytes.count
+        guard batchCost + message.cost <= limit else {
             droppedCount += 1
+            return .waits
         }
-        if let key = message.key, let number = numbers[key], number >= takenCount { return put(message) }
-        if byteCount + message.bytes.count <= limit { return append(message) }
-        droppedCount += 1
-        return .waits
+        while cost + growth(by: message) > limit, let oldest = takeFirst() {
+            cost -= oldest.cost
+            if let key = oldest.key, key == message.key { replacedCount += 1 } else { droppedCount += 1 }
+        }
+        let put = put(message)
+        return put == .hasNoRoom ? append(message) : put
     }
 
     private mutating func takeFirst() -> SendQueue.Message? {
         guard let message = messages.popFirst() else { return nil }
         if let key = message.key { numbers[key] = nil }
-        takenCount += 1
+        firstNumber += 1
         return message
     }
 
-    // MARK: Writing
+    // MARK: Sending
 
-    /// What to write next, and whether the turn has been taken; nil if nothing waits.
+    /// What to send next, and whether the turn has been taken; nil if nothing waits.
     mutating func next() -> (bytes: [UInt8], position: Int, hasTurn: Bool)? {
-        if currentCount == 0, !takeBatch() {
+        if batchCount == 0, !takeBatch() {
             phase = .idle
-            if isPending { PendingOutput.end() }
-            isPending = false
+            endPending()
             return nil
         }
-        return (current, position, hasTurn)
+        return (batch, position, hasTurn)
     }
 
     private mutating func takeBatch() -> Bool {
+        batchNumber = firstNumber
         guard let first = takeFirst() else { return false }
-        (current, position, currentCount) = (first.bytes, 0, 1)
-        while let next = messages.front, current.count + next.bytes.count <= Self.batchSize {
-            current += next.bytes
-            currentCount += 1
+        (batch, position, batchCount, batchCost) = (first.bytes, 0, 1, first.cost)
+        while let next = messages.front, batch.count + next.bytes.count <= Self.batchSize {
+            batch += next.bytes
+            batchCount += 1
+            batchCost += next.cost
             _ = takeFirst()
         }
         return true
@@ -160,25 +163,30 @@ extension SendQueue.State {
     /// Records that so many bytes have been accepted. Returns whether the caller has to pass the turn on.
     mutating func advance(by count: Int) -> Bool {
         position += count
-        byteCount -= count
-        if count > 0 { refusals = 0 }
-        guard position == current.count else { return false }
-        (current, position, currentCount) = ([], 0, 0)
+        guard position == batch.count else { return false }
+        cost -= batchCost
+        (batch, position, batchCount, batchCost) = ([], 0, 0, 0)
         defer { hasTurn = false }
         return hasTurn
     }
 
-    /// Returns whether the stream has had no room twice, though it had nothing to send.
-    mutating func beginWait() -> Bool {
+    /// An exit of the process waits for what is not sent at once.
+    mutating func beginPending() {
         if !isPending { PendingOutput.begin() }
         isPending = true
-        refusals += 1
-        guard refusals < 3 else { return true }
-        phase = .asking
-        return false
     }
 
-    /// There is room. Returns whether the caller has to write.
+    private mutating func endPending() {
+        if isPending { PendingOutput.end() }
+        isPending = false
+    }
+
+    mutating func beginWait() {
+        beginPending()
+        phase = .asking
+    }
+
+    /// There may be room. Returns whether the caller has to send.
     mutating func endWait() -> Bool {
         defer { phase = phase == .asking ? .found : .sending }
         return phase == .waiting
@@ -187,80 +195,61 @@ extension SendQueue.State {
     /// Whether room has come already; otherwise it is reported.
     mutating func isRoomFound() -> Bool {
         let isFound = phase == .found
-        if isFound { phase = .sending }
-        if phase == .asking {
-            phase = .waiting
-            refusals = 0
-        }
+        phase = isFound ? .sending : .waiting
         return isFound
     }
 
     /// Drops what waits. Returns whether the caller has to pass the turn on, and the tasks that wait.
-    mutating func fail(_ error: any Error) -> (hadTurn: Bool, waiters: [CheckedContinuation<Errno?, Never>]) {
-        droppedCount += currentCount + messages.count
-        failure = error
+    mutating func fail(_ error: any Error) -> (hadTurn: Bool, writers: [SendQueue.Writer], [SendQueue.Flush])
+    {
+        droppedCount += batchCount + messages.count
+        failure = failure ?? error
         (messages, numbers) = (Queue(), [:])
-        (current, currentCount, byteCount) = ([], 0, 0)
-        let waiters = writers.map(\.continuation) + flushes.map(\.continuation)
-        (writers, flushes, phase) = ([], [], .idle)
-        if isPending { PendingOutput.end() }
-        isPending = false
-        defer { hasTurn = false }
-        return (hasTurn, waiters)
+        (batch, batchCount, cost) = ([], 0, 0)
+        endPending()
+        defer { (writers, flushes, phase, hasTurn) = ([], [], .idle, false) }
+        return (hasTurn, writers, flushes)
     }
 
     // MARK: Tasks
 
-    mutating func newID() -> Int {
-        lastID += 1
-        return lastID
-    }
-
-    var hasWaiters: Bool { !writers.isEmpty || !flushes.isEmpty }
-
-    /// As ``put(_:)``, or records the writer if there is still no room.
+    /// As ``put(_:)``, or records the writer if there is no room.
     mutating func putLater(_ writer: SendQueue.Writer) -> SendQueue.Put {
         if failure != nil { return .waits }
-        let put = put(SendQueue.Message(bytes: writer.bytes, key: nil))
+        let put = put(writer.message)
         if put == .hasNoRoom { writers.append(writer) }
         return put
     }
 
-    /// Puts the messages for which there is room by now.
-    mutating func admit() -> [SendQueue.Writer] {
-        var sum = byteCount
-        let count = writers.prefix {
-            sum += $0.bytes.count
-            return sum <= limit
-        }.count
-        defer { writers.removeFirst(count) }
-        for writer in writers.prefix(count) { _ = append(SendQueue.Message(bytes: writer.bytes, key: nil)) }
-        return Array(writers.prefix(count))
-    }
-
-    /// Returns whether all messages have been written.
-    mutating func flushLater(_ id: Int, _ continuation: CheckedContinuation<Errno?, Never>) -> Bool {
-        let count = takenCount + messages.count
-        let isWritten = messages.isEmpty && currentCount == 0
-        flushes.append(.init(id: id, count: count, continuation: continuation, isWritten: isWritten))
-        return isWritten
-    }
-
-    /// The flushes whose messages have been written by now.
-    mutating func takeFlushed() -> [Int] {
-        let written = currentCount == 0 ? takenCount : takenCount - currentCount
-        var ids: [Int] = []
-        for index in flushes.indices where !flushes[index].isWritten && flushes[index].count <= written {
-            flushes[index].isWritten = true
-            ids.append(flushes[index].id)
+    /// Puts the messages for which there is room by now, in order. Returns whether the caller has to send.
+    mutating func admit() -> Bool {
+        var isFirst = false
+        while let writer = writers.first, writer.promise.isSet || cost + writer.message.cost <= limit {
+            writers.removeFirst()
+            // A task that has given up sends nothing.
+            if writer.promise.set(nil), append(writer.message) == .sends { isFirst = true }
         }
-        return ids
+        return isFirst
     }
 
-    mutating func removeWaiter(_ id: Int) -> CheckedContinuation<Errno?, Never>? {
-        if let index = writers.firstIndex(where: { $0.id == id }) {
-            return writers.remove(at: index).continuation
-        }
-        return flushes.firstIndex { $0.id == id }.map { flushes.remove(at: $0).continuation }
+    /// Forgets the tasks that have given up.
+    mutating func removeEnded() {
+        writers.removeAll { $0.promise.isSet }
+        flushes.removeAll { !$0.callback.isWaiting }
+    }
+
+    /// Returns whether all messages have been sent.
+    mutating func flushLater(_ callback: FlushCallback) -> Bool {
+        if batchCount == 0, messages.isEmpty { return true }
+        flushes.append(SendQueue.Flush(number: firstNumber + messages.count, callback: callback))
+        return false
+    }
+
+    /// The flushes whose messages have been sent by now.
+    mutating func takeFlushed() -> [SendQueue.Flush] {
+        let number = batchCount == 0 ? firstNumber : batchNumber
+        let count = flushes.prefix { $0.number <= number }.count
+        defer { flushes.removeFirst(count) }
+        return Array(flushes.prefix(count))
     }
 }

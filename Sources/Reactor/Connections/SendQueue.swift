@@ -1,59 +1,62 @@
 import Synchronization
 import SystemPackage
 
-/// Sends whole messages to a connection, a pipe, a terminal or a file: of any number of threads and tasks, without waiting, and
-/// within a bound of memory.
+/// Queues whole messages for a connection, a pipe, a terminal or a file. Any thread or task may send; sending never blocks.
 ///
 /// ```swift
 /// let updates = SendQueue(to: connection, limit: 65_536, overflow: .dropOldest)
 /// try updates.send("price 17\n")
 /// ```
 ///
-/// What the stream does not accept at once waits in the queue, at most ``limit`` bytes, and is sent in the background, whatever
-/// any loop does. Messages are sent in order, and never in part, unless the stream fails. A log is one of these:
+/// Messages that the stream does not accept at once wait in the queue, at most ``limit`` bytes of them, and are sent in the
+/// background, in whatever mode the loops run. They are sent in order, and never in part, unless the stream fails or is closed. A
+/// log is one of these:
 ///
 /// ```swift
 /// let log = SendQueue(to: OutputStream(path: "server.log", append: true), overflow: .dropOldest)
 /// ```
 ///
-/// A queue that nothing refers to still sends its messages, and so does an exiting process, for up to five seconds. Once the
-/// stream has failed or is closed, what waits is dropped, and calls throw its error.
-///
-/// Any thread may use a queue.
+/// A queue that is released still sends its messages, and an exiting process waits for them, for up to five seconds. Once the
+/// stream has failed or is closed, queued messages are dropped, and calls throw its error. ``finish(timeout:)`` ends the output
+/// after the last message. A child of fork(2) cannot use its parent's queue.
 public final class SendQueue: Sendable {
     /// What a queue does with a message for which it has no room.
     @nonexhaustive public enum Overflow: Sendable, Hashable {
         /// Throw ``IOError`` with `Errno.noBufferSpace`.
         case fail
-        /// Drop the messages that have waited longest; the new one if that makes no room.
+        /// Drop the oldest queued messages; the new one if that does not make enough room.
         case dropOldest
     }
 
-    /// The most bytes that wait, besides those that the stream has accepted: see ``Connection/Options/writeBufferSize``.
+    /// How many bytes may wait, besides those that the stream has accepted: see ``Connection/Options/writeBufferSize``. A message
+    /// counts as 64 at least.
     public let limit: Int
     /// What happens to a message for which there is no room.
     public let overflow: Overflow
 
     let state: Mutex<State>
     private let engine: StreamEngine
-    /// Whose turns to write the queue takes; nil for a stream.
+    private let process = ProcessIdentity.current
+    /// The connection whose turns to write the queue takes; nil for a stream.
     private let connection: Connection?
-    /// Keeps it open.
+    /// Retains the stream.
     private let stream: Transferred<OutputStream>?
 
     /// A queue of messages to a connection, which is open.
     ///
     /// The queue takes a turn for a message as ``Connection/write(_:timeout:)-([UInt8],_)`` does, and keeps it until the
-    /// connection has accepted all of it. Meanwhile ``Connection/send(_:)-([UInt8])`` throws `Errno.resourceBusy`.
-    /// ``Connection/close()`` drops what waits: await ``flush(timeout:)`` before.
+    /// connection has accepted all of it. Meanwhile ``Connection/send(_:)-([UInt8])`` throws `Errno.resourceBusy`: a connection
+    /// with a queue sends everything through it. ``Connection/close()``, ``Connection/finish(timeout:)`` and the return of a
+    /// server's closure, also in a graceful shutdown, drop what waits, and cut the message that is being sent: await
+    /// ``flush(timeout:)`` or ``finish(timeout:)`` of the queue before.
     ///
     /// - Parameters:
     ///   - connection: An open connection, with or without a delegate.
     ///   - limit: The most bytes that wait in the queue.
     ///   - overflow: What happens to a message for which there is no room.
-    /// - Precondition: `limit` is positive.
+    /// - Precondition: `limit` is at least 64.
     public init(to connection: Connection, limit: Int = 1 << 20, overflow: Overflow = .fail) {
-        require(limit > 0, "SendQueue.limit must be positive, not \(limit).")
+        require(limit >= Self.leastCost, "SendQueue.limit must be at least \(Self.leastCost), not \(limit).")
         (self.limit, self.overflow, self.connection, stream) = (limit, overflow, connection, nil)
         engine = connection.halves.output.engine
         state = Mutex(State(limit: limit))
@@ -62,12 +65,12 @@ public final class SendQueue: Sendable {
     /// A queue of messages to a stream, which it opens, and which nothing else uses.
     ///
     /// - Parameters:
-    ///   - stream: A file, a pipe, a terminal or a socket. It gets a ``OutputStream/writeBufferSize`` of 64 KiB if it has none.
+    ///   - stream: A file, a pipe or a terminal. It gets a ``OutputStream/writeBufferSize`` of 64 KiB if it has none.
     ///   - limit: The most bytes that wait in the queue.
     ///   - overflow: What happens to a message for which there is no room.
-    /// - Precondition: `limit` is positive.
+    /// - Precondition: `limit` is at least 64.
     public init(to stream: sending OutputStream, limit: Int = 1 << 20, overflow: Overflow = .fail) {
-        require(limit > 0, "SendQueue.limit must be positive, not \(limit).")
+        require(limit >= Self.leastCost, "SendQueue.limit must be at least \(Self.leastCost), not \(limit).")
         (self.limit, self.overflow, connection) = (limit, overflow, nil)
         engine = stream.engine
         state = Mutex(State(limit: limit))
@@ -88,13 +91,14 @@ public final class SendQueue: Sendable {
     /// Sends a text in UTF-8; otherwise as ``send(_:)-([UInt8])``.
     public func send(_ text: String) throws { try send(Array(text.utf8)) }
 
-    /// Sends `message` in the place of the one with the same key that waits, if there is one: the receiver only wants the
-    /// latest. Otherwise as ``send(_:)-([UInt8])``.
+    /// Replaces the queued message with the same key, if there is one, so that the receiver gets only the latest. Otherwise sends
+    /// it as ``send(_:)-([UInt8])``.
     public func send(_ message: [UInt8], replacing key: some Hashable & Sendable) throws {
         try send(Message(bytes: message, key: Message.Key(value: key)))
     }
 
-    /// Waits until there is room for `message`, and then sends it. Tasks get room in the order of their calls.
+    /// Waits until there is room for `message`, and then sends it. Tasks get room in the order of their calls. Of a queue that
+    /// drops the oldest, messages that others send meanwhile get it first.
     ///
     /// - Parameters:
     ///   - message: The bytes.
@@ -102,18 +106,19 @@ public final class SendQueue: Sendable {
     /// - Throws: ``IOError``, `Errno.messageTooLong` if there is never room; the error of the stream; `CancellationError`.
     ///   Nothing is sent then.
     nonisolated(nonsending) public func write(_ message: [UInt8], timeout: Duration? = nil) async throws {
-        try checkOpen(message.count)
-        switch state.withLock({ $0.put(Message(bytes: message, key: nil)) }) {
-        case .sends: return drain()
+        let message = Message(bytes: message, key: nil)
+        try checkOpen(message.cost)
+        switch state.withLock({ $0.put(message) }) {
+        case .sends: return try drainThenCheck()
         case .waits, .replaces: return
         case .hasNoRoom: break
         }
-        try await wait(timeout, #isolation) { id, continuation in
-            let put = state.withLock {
-                $0.putLater(Writer(id: id, bytes: message, continuation: continuation))
+        try await waiting(timeout, #isolation) { (deadline, loop) throws(Errno) in
+            try await suspendTask(until: deadline, on: loop) { promise in
+                let put = state.withLock { $0.putLater(Writer(message: message, promise: promise)) }
+                if put != .hasNoRoom { promise.set(nil) }
+                if put == .sends { drain() }
             }
-            if put != .hasNoRoom { continuation.resume(returning: nil) }
-            if put == .sends { drain() }
         }
         if let failure = state.withLock({ $0.failure }) { throw failure }
     }
@@ -123,17 +128,36 @@ public final class SendQueue: Sendable {
     /// - Parameter timeout: How long to wait; nil for no limit.
     /// - Throws: ``IOError``; the error of the stream; `CancellationError`.
     nonisolated(nonsending) public func flush(timeout: Duration? = nil) async throws {
-        try await wait(timeout, #isolation) { id, continuation in
-            if state.withLock({ $0.flushLater(id, continuation) }) { whenFlushed(end: id) }
+        try await waiting(timeout, #isolation) { (deadline, loop) throws(Errno) in
+            var callback: FlushCallback?
+            defer { callback?.cancel() }
+            try await suspendTask(until: deadline, on: loop) { promise in
+                let new = FlushCallback { promise.set(nil) }
+                callback = new
+                if state.withLock({ $0.flushLater(new) }) { engine.backend.whenFlushed(new) }
+            }
         }
         if let failure = state.withLock({ $0.failure }) { throw failure }
         _ = try engine.isFlushed()
     }
 
+    /// Waits as ``flush(timeout:)``, and ends the output: the receiver reads the end. A file is closed. Later messages are
+    /// refused.
+    ///
+    /// - Parameter timeout: How long to wait; nil for no limit. After it the output stays open.
+    /// - Throws: As ``flush(timeout:)``.
+    nonisolated(nonsending) public func finish(timeout: Duration? = nil) async throws {
+        let (loop, _) = try RunLoop.place(of: #isolation, orOn: engine.scheduledPlace?.loop)
+        let deadline = timeout.deadline(on: loop)
+        try await flush(timeout: timeout)
+        guard let connection else { return engine.close(evenUnopened: true) }
+        try await connection.finish(timeout: deadline.map { loop.now.duration(to: $0) })
+    }
+
     // MARK: What waits
 
-    /// How many bytes wait in the queue.
-    public var waitingByteCount: Int { state.withLock { $0.byteCount } }
+    /// How many bytes wait in the queue. A message counts as 64 at least.
+    public var waitingByteCount: Int { state.withLock { $0.cost } }
 
     /// How many messages have been dropped: for later ones, or because the stream has failed or was closed.
     public var droppedCount: Int { state.withLock { $0.droppedCount } }
@@ -143,25 +167,27 @@ public final class SendQueue: Sendable {
 }
 
 extension SendQueue {
+    /// The least that a message takes of the limit.
+    static let leastCost = 64
+
     private func send(_ message: Message) throws {
-        try checkOpen(message.bytes.count)
+        try checkOpen(message.cost)
         let put = state.withLock { state in
             let put = state.put(message)
             if put == .hasNoRoom, overflow == .dropOldest { return state.putForOldest(message) }
             return put
         }
         switch put {
-        case .sends:
-            drain()
-            if let failure = state.withLock({ $0.failure }) { throw failure }
+        case .sends: try drainThenCheck()
         case .waits, .replaces: break
         case .hasNoRoom: throw engine.failure(.noBufferSpace)
         }
     }
 
-    private func checkOpen(_ count: Int) throws {
+    private func checkOpen(_ cost: Int) throws {
         if let failure = state.withLock({ $0.failure }) { throw failure }
-        if count > limit { throw engine.failure(.messageTooLong) }
+        if cost > limit { throw engine.failure(.messageTooLong) }
+        if !process.isCurrent { throw engine.failure(.notSupported) }
         switch engine.status {
         case .notOpen, .opening: throw engine.failure(.socketNotConnected)
         case .closed, .error: throw engine.failure
@@ -169,29 +195,45 @@ extension SendQueue {
         }
     }
 
-    // MARK: Writing
+    // MARK: Sending
 
-    /// Writes what waits until the stream has no room. Called by the thread that has made the phase ``State/Phase/sending``.
+    private func drainThenCheck() throws {
+        drain()
+        if let failure = state.withLock({ $0.failure }) { throw failure }
+    }
+
+    /// Sends what waits until the stream has no room. Called by the thread that has made the phase ``State/Phase/sending``.
     private func drain() {
+        var count = 0
         while let (bytes, position, hasTurn) = state.withLock({ $0.next() }) {
+            // The calling thread does not send for all others for as long as they go on.
+            if count > Self.turnSize { return DispatchWorkers.run { [self] in drain() } }
             guard hasTurn || takeTurn() else { return }
             do {
-                let count = try bytes.withBytes { try write($0.extracting(droppingFirst: position)) }
-                if state.withLock({ $0.advance(by: count) }) { connection?.turns.pass() }
+                let sent = try bytes.withBytes { try write($0.extracting(droppingFirst: position)) }
+                count += sent
+                if state.withLock({ $0.advance(by: sent) }) { connection?.turns.pass() }
                 admit()
-                if position + count < bytes.count, !findRoom(bytes, position + count) { return }
+                if position + sent < bytes.count, !findRoom() { return }
             } catch {
                 return fail(error)
             }
         }
     }
 
+    /// 256 KiB: some 50 µs.
+    private static let turnSize = 262_144
+
     /// Takes the connection's turn. If other code has it, draining continues with its end.
     private func takeTurn() -> Bool {
         guard let connection else { return true }
-        let isTaken = connection.turns.takeOrCall { [self] in
-            state.withLock { $0.hasTurn = true }
-            drain()
+        var isTaken = connection.turns.takeIfFree()
+        if !isTaken {
+            state.withLock { $0.beginPending() }
+            isTaken = connection.turns.takeOrCall { [self] in
+                state.withLock { $0.hasTurn = true }
+                drain()
+            }
         }
         if isTaken { state.withLock { $0.hasTurn = true } }
         return isTaken
@@ -210,74 +252,46 @@ extension SendQueue {
     /// Without a buffer, a connection would need a thread that waits for room.
     private static let leastBuffer = 16_384
 
-    /// Whether there may be room by now. If not, draining continues when the kernel has taken what the stream has accepted.
-    private func findRoom(_ bytes: [UInt8], _ position: Int) -> Bool {
-        let isStuck = state.withLock { $0.beginWait() }
-        if isStuck {
-            // The stream has no buffer, whose end would be reported.
-            DispatchWorkers.run { [self] in writeWaiting(bytes, position) }
-            return false
-        }
-        engine.backend.whenFlushed(
+    /// Whether there may be room by now. If not, draining continues when the stream reports it.
+    private func findRoom() -> Bool {
+        state.withLock { $0.beginWait() }
+        engine.backend.whenRoom(
             FlushCallback { [self] in
                 if state.withLock({ $0.endWait() }) { drain() }
             })
         return state.withLock { $0.isRoomFound() }
     }
 
-    private func writeWaiting(_ bytes: [UInt8], _ position: Int) {
-        let count = bytes.withBytes { engine.write($0.extracting(droppingFirst: position)) }
-        guard count > 0 else {
-            if engine.isOpen { connection?.socket.fail(.tooManyOpenFiles, on: nil) }
-            let error: any Error = engine.isOpen ? engine.failure(.noBufferSpace) : engine.failure
-            return fail(error)
-        }
-        if state.withLock({ $0.advance(by: count) }) { connection?.turns.pass() }
-        admit()
-        drain()
-    }
-
-    /// Gives the room that there is by now to the tasks that wait for it, and ends their flushes.
+    /// Gives the room that there is by now to the tasks that wait for it, and has the flushes wait for the kernel whose messages
+    /// have been sent.
     private func admit() {
-        guard state.withLock({ $0.hasWaiters }) else { return }
-        let (admitted, flushed) = state.withLock { ($0.admit(), $0.takeFlushed()) }
-        for waiter in admitted { waiter.continuation.resume(returning: nil) }
-        for id in flushed { whenFlushed(end: id) }
-    }
-
-    /// Ends the flush `id` when the kernel has taken all that the stream has accepted.
-    private func whenFlushed(end id: Int) {
-        engine.backend.whenFlushed(FlushCallback { [self] in end(id, nil) })
+        let (isFirst, flushed) = state.withLock { ($0.admit(), $0.takeFlushed()) }
+        for flush in flushed { engine.backend.whenFlushed(flush.callback) }
+        if isFirst { drain() }
     }
 
     private func fail(_ error: any Error) {
-        let (hadTurn, waiters) = state.withLock { $0.fail(error) }
+        let (hadTurn, writers, flushes) = state.withLock { $0.fail(error) }
         if hadTurn { connection?.turns.pass() }
-        for waiter in waiters { waiter.resume(returning: .brokenPipe) }
+        for writer in writers { writer.promise.set(.brokenPipe) }
+        for flush in flushes { flush.callback() }
     }
 
     // MARK: Waiting tasks
 
-    nonisolated(nonsending) private func wait(
+    nonisolated(nonsending) private func waiting(
         _ timeout: Duration?, _ isolation: (any Actor)?,
-        _ begin: (Int, CheckedContinuation<Errno?, Never>) -> Void
+        _ wait: nonisolated(nonsending) (Deadline?, RunLoop) async throws(Errno) -> Void
     ) async throws {
-        let id = state.withLock { $0.newID() }
         do throws(Errno) {
             let (loop, _) = try RunLoop.place(of: isolation, orOn: engine.scheduledPlace?.loop)
-            try await suspendTask(until: timeout.deadline(on: loop), on: loop) { continuation in
-                begin(id, continuation)
-            } end: { [self] reason in
-                end(id, reason)
-            }
+            try await wait(timeout.deadline(on: loop), loop)
         } catch {
+            // The next in line may fit in the room that this one did not have.
+            state.withLock { $0.removeEnded() }
+            admit()
             if let failure = state.withLock({ $0.failure }) { throw failure }
             throw error == .canceled ? CancellationError() : engine.failure(.endOfWait(error))
         }
-    }
-
-    private func end(_ id: Int, _ reason: Errno?) {
-        let waiter = state.withLock { $0.removeWaiter(id) }
-        waiter?.resume(returning: reason)
     }
 }

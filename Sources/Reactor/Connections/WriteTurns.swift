@@ -1,27 +1,18 @@
 import Synchronization
 import SystemPackage
 
-/// Lets the writes of a connection, which has it, take turns in the order of their calls, and its flushes wait beside them.
+/// Lets the writes of a connection, which has it, take turns in the order of their calls.
 struct WriteTurns: ~Copyable, Sendable {
     struct State {
         var isTaken = false
-        /// What waits for its turn.
-        var waiters: [Waiter] = []
-        var flushes: [Waiter] = []
-        var nextID = 0
-
-        mutating func remove(_ id: Int) -> Waiter? {
-            if let index = waiters.firstIndex(where: { $0.id == id }) { return waiters.remove(at: index) }
-            return flushes.firstIndex { $0.id == id }.map { flushes.remove(at: $0) }
-        }
+        var waiters = Queue<Waiter>()
     }
 
-    struct Waiter {
-        let id: Int
-        /// Whether it is to have the turn, and not only to come after the writes before it.
-        let takesTurn: Bool
-        /// Called with nil when it is the waiter's turn, or with why that will not be.
-        let resume: @Sendable (Errno?) -> Void
+    enum Waiter {
+        /// A task that waits for its turn, or only for the writes before it.
+        case task(AsyncPromise<Errno?>, takesTurn: Bool)
+        /// Called when it has the turn.
+        case call(@Sendable () -> Void)
     }
 
     private let state = Mutex(State())
@@ -42,7 +33,7 @@ struct WriteTurns: ~Copyable, Sendable {
                 state.isTaken = true
                 return true
             }
-            state.waiters.append(Waiter(id: 0, takesTurn: true) { _ in body() })
+            state.waiters.append(.call(body))
             return false
         }
     }
@@ -52,123 +43,94 @@ struct WriteTurns: ~Copyable, Sendable {
     /// - Parameters:
     ///   - deadline: When to give up; nil for never.
     ///   - loop: Whose time that is.
-    ///   - connection: Whose turns these are.
     /// - Throws: `Errno.timedOut`, `Errno.canceled`.
-    nonisolated(nonsending) func take(
-        until deadline: Deadline?, on loop: RunLoop, of connection: Connection
-    ) async throws(Errno) {
+    nonisolated(nonsending) func take(until deadline: Deadline?, on loop: RunLoop) async throws(Errno) {
         if takeIfFree() { return }
-        try await wait(newID(), until: deadline, on: loop, of: connection) { id, resume in
-            queue(Waiter(id: id, takesTurn: true, resume: resume))
-        }
+        try await wait(until: deadline, on: loop, takesTurn: true)
     }
 
-    /// Waits until the writes that were called before have ended. The parameters and errors are those of
-    /// ``take(until:on:of:)``.
-    nonisolated(nonsending) func waitForWrites(
-        until deadline: Deadline?, on loop: RunLoop, of connection: Connection
-    ) async throws(Errno) {
+    /// Waits until the writes that were called before have ended. The parameters and errors are those of ``take(until:on:)``.
+    nonisolated(nonsending) func waitForWrites(until deadline: Deadline?, on loop: RunLoop)
+        async throws(Errno)
+    {
         guard state.withLock({ $0.isTaken }) else { return }
-        try await wait(newID(), until: deadline, on: loop, of: connection) { id, resume in
-            queue(Waiter(id: id, takesTurn: false, resume: resume))
-        }
-    }
-
-    /// Waits until the kernel has taken the bytes that were accepted before, or the connection has ended. The parameters and
-    /// errors are those of ``take(until:on:of:)``.
-    nonisolated(nonsending) func waitForFlush(
-        until deadline: Deadline?, on loop: RunLoop, of connection: Connection
-    ) async throws(Errno) {
-        let id = newID()
-        let callback = FlushCallback { connection.turns.end(id, nil) }
-        defer { callback.cancel() }
-        try await wait(id, until: deadline, on: loop, of: connection) { id, resume in
-            let waiter = Waiter(id: id, takesTurn: false, resume: resume)
-            state.withLock { $0.flushes.append(waiter) }
-            connection.halves.output.engine.backend.whenFlushed(callback)
-        }
-    }
-
-    /// Lets the flushes that wait find out that the connection was closed.
-    func endFlushes() {
-        let ended = state.withLock { state in
-            defer { state.flushes = [] }
-            return state.flushes
-        }
-        for waiter in ended { waiter.resume(nil) }
-    }
-
-    private func newID() -> Int {
-        state.withLock { state in
-            state.nextID += 1
-            return state.nextID
-        }
+        try await wait(until: deadline, on: loop, takesTurn: false)
     }
 
     nonisolated(nonsending) private func wait(
-        _ id: Int, until deadline: Deadline?, on loop: RunLoop, of connection: Connection,
-        _ begin: (Int, @escaping @Sendable (Errno?) -> Void) -> Void
+        until deadline: Deadline?, on loop: RunLoop, takesTurn: Bool
     ) async throws(Errno) {
-        try await suspendTask(until: deadline, on: loop) { continuation in
-            begin(id) { continuation.resume(returning: $0) }
-        } end: { [weak connection] reason in
-            connection?.turns.end(id, reason)
+        do throws(Errno) {
+            try await suspendTask(until: deadline, on: loop) { promise in
+                // With the lock, so that the turn is not taken for a task that has given up.
+                state.withLock { state in
+                    if state.isTaken { return state.waiters.append(.task(promise, takesTurn: takesTurn)) }
+                    state.isTaken = promise.set(nil) && takesTurn
+                }
+            }
+        } catch {
+            state.withLock { $0.waiters.removeAll { $0.hasGivenUp } }
+            throw error
         }
     }
 
     /// Passes the turn on to the write that has waited longest, and lets the flushes before it continue.
     func pass() {
-        let next = state.withLock { state -> ArraySlice<Waiter> in
-            guard !state.waiters.isEmpty else {
-                state.isTaken = false
-                return []
+        while let waiter = next() {
+            switch waiter {
+            case .call(let body): return body()
+            // A task that has given up does not take the turn.
+            case .task(let promise, let takesTurn): if promise.set(nil), takesTurn { return }
             }
-            let writer = state.waiters.firstIndex { $0.takesTurn }
-            state.isTaken = writer != nil
-            let count = writer.map { $0 + 1 } ?? state.waiters.count
-            defer { state.waiters.removeFirst(count) }
-            return state.waiters.prefix(count)
         }
-        for waiter in next { waiter.resume(nil) }
     }
 
-    private func queue(_ waiter: Waiter) {
-        let isFree = state.withLock { state in
-            let isFree = !state.isTaken
-            if isFree { state.isTaken = waiter.takesTurn } else { state.waiters.append(waiter) }
-            return isFree
+    /// Takes the first waiter; nil, and the turn is free, if there is none.
+    private func next() -> Waiter? {
+        state.withLock { state in
+            let waiter = state.waiters.popFirst()
+            state.isTaken = waiter != nil
+            return waiter
         }
-        if isFree { waiter.resume(nil) }
-    }
-
-    private func end(_ id: Int, _ reason: Errno?) {
-        let waiter = state.withLock { $0.remove(id) }
-        waiter?.resume(reason)
     }
 }
 
-/// Suspends the task until the continuation that `begin` is called with is resumed: with an error, or with nil.
+extension WriteTurns.Waiter {
+    fileprivate var hasGivenUp: Bool { if case .task(let promise, _) = self { promise.isSet } else { false } }
+}
+
+/// Suspends the task until the kernel has taken the bytes that `engine` has accepted, or the output has failed or is closed.
+nonisolated(nonsending) func waitForFlush(
+    of engine: StreamEngine, until deadline: Deadline?, on loop: RunLoop
+) async throws(Errno) {
+    var callback: FlushCallback?
+    defer { callback?.cancel() }
+    try await suspendTask(until: deadline, on: loop) { promise in
+        let new = FlushCallback { promise.set(nil) }
+        callback = new
+        engine.backend.whenFlushed(new)
+    }
+}
+
+/// Suspends the task until the promise that `begin` is called with is set: to nil, or to an error.
 ///
 /// - Parameters:
 ///   - deadline: When to give up; nil for never.
 ///   - loop: Whose time that is.
-///   - end: Resumes the continuation, unless it has been, with `Errno.timedOut` or `Errno.canceled`. Any thread.
+/// - Throws: The promise's error; `Errno.timedOut`, `Errno.canceled`.
 nonisolated(nonsending) func suspendTask(
-    until deadline: Deadline?, on loop: RunLoop, _ begin: (CheckedContinuation<Errno?, Never>) -> Void,
-    end: @escaping @Sendable (Errno) -> Void
+    until deadline: Deadline?, on loop: RunLoop, _ begin: (AsyncPromise<Errno?>) -> Void
 ) async throws(Errno) {
-    let timer = deadline.map { deadline in Timer(fireDate: deadline, of: loop) { _ in end(.timedOut) } }
+    let promise = AsyncPromise<Errno?>()
+    let timer = deadline.map { Timer(fireDate: $0, of: loop) { _ in promise.set(.timedOut) } }
     if let timer { loop.add(timer, forMode: .common) }
     defer { timer?.invalidate() }
     let failure = await withTaskCancellationHandler {
-        await withCheckedContinuation { continuation in
-            begin(continuation)
-            // A cancellation or a timeout before the waiter was queued found nothing to end.
-            if Task.isCancelled { end(.canceled) }
-            if let deadline, deadline <= loop.now { end(.timedOut) }
-        }
+        begin(promise)
+        if let deadline, deadline <= loop.now { promise.set(.timedOut) }
+        return await promise.wait()
     } onCancel: {
-        end(.canceled)
+        promise.set(.canceled)
     }
     if let failure { throw failure }
 }

@@ -47,6 +47,12 @@ struct Queue<Element> {
         return true
     }
 
+    mutating func removeAll(where isRemoved: (Element) -> Bool) {
+        elements.removeSubrange(..<first)
+        first = 0
+        elements.removeAll { isRemoved($0!) }
+    }
+
     private mutating func reset() {
         elements.removeAll(keepingCapacity: elements.capacity <= Self.keptCapacity)
         first = 0

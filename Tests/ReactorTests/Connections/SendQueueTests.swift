@@ -48,8 +48,17 @@ private struct Sink {
             return bytes
         }
         try await queue.flush()
-        return content(of: "\(folder!.path)/log") ?? []
+        return content
     }
+
+    /// What the peer receives up to the end.
+    func receiveToEnd() async throws -> [UInt8]? {
+        if let peer { return peer.receiveToEnd() }
+        if let pipe { return try await InputStream(descriptor: pipe.readEnd).readToEnd(limit: 1 << 20) }
+        return content
+    }
+
+    private var content: [UInt8] { ReactorTestSupport.content(of: "\(folder!.path)/log") ?? [] }
 }
 
 /// A record that shows whether it is whole: its number, in ten digits, as often as it says.
@@ -221,5 +230,116 @@ private func numbers(_ bytes: [UInt8]) -> [Int]? {
         }
         let bytes = try #require(peer.receiveToEnd())
         #expect(numbers(bytes) == Array(0..<count))
+    }
+
+    // MARK: Room
+
+    @Test func `a message whose key waits replaces it, and no more is dropped than it is longer`()
+        async throws
+    {
+        let sink = try await Sink(.connection, overflow: .dropOldest)
+        var count = 0
+        while sink.queue.waitingByteCount + 1000 <= 100_000 {
+            try sink.queue.send([UInt8](repeating: 0, count: 1000), replacing: count)
+            count += 1
+        }
+        try sink.queue.send([UInt8](repeating: 1, count: 1000), replacing: count - 1)
+        #expect(sink.queue.droppedCount == 0 && sink.queue.replacedCount == 1)
+        try sink.queue.send([UInt8](repeating: 1, count: 1500), replacing: count - 1)
+        #expect(sink.queue.droppedCount == 1 && sink.queue.replacedCount == 2)
+    }
+
+    @Test func `a message that cannot fit is dropped alone`() async throws {
+        let sink = try await Sink(.connection, limit: 1_000_000, overflow: .dropOldest)
+        try sink.queue.send([UInt8](repeating: 0, count: 900_000))
+        for _ in 0..<50 { try sink.queue.send([UInt8](repeating: 1, count: 1000)) }
+        let waiting = sink.queue.waitingByteCount
+        try sink.queue.send([UInt8](repeating: 2, count: 200_000))
+        #expect(sink.queue.droppedCount == 1 && sink.queue.waitingByteCount == waiting)
+    }
+
+    @Test func `keys of all types of integers are one if they are equal`() async throws {
+        let sink = try await Sink(.connection, limit: 1_000_000)
+        try sink.queue.send([UInt8](repeating: 0, count: 900_000))
+        for number in 0..<100 { try sink.queue.send([1], replacing: number) }
+        for number in 0..<100 { try sink.queue.send([2], replacing: UInt8(number)) }
+        #expect(sink.queue.replacedCount == 100)
+    }
+
+    @Test func `messages without bytes need room, too`() async throws {
+        let sink = try await Sink(.connection)
+        while (try? sink.queue.send(record(0))) != nil {}
+        let error =
+            await thrownError { for _ in 0..<100 { try sink.queue.send([UInt8]()) } } as? IOError
+        #expect(error?.errno == .noBufferSpace)
+    }
+
+    @Test func `a write gets the room that one before it has given up`() async throws {
+        let sink = try await Sink(.connection, limit: 100_500)
+        let queue = sink.queue
+        while (try? queue.send([UInt8](repeating: 0, count: 1000))) != nil {}
+        let first = Task { try await queue.write([UInt8](repeating: 1, count: 600)) }
+        await Task.yield()
+        let second = Task { try await queue.write([UInt8](repeating: 2, count: 100)) }
+        await Task.yield()
+        first.cancel()
+        #expect(await thrownError { try await first.value } is CancellationError)
+        try await second.value
+    }
+
+    // MARK: Flushes and ends
+
+    @Test func `a flush waits for its message while later ones are dropped`() async throws {
+        let sink = try await Sink(.connection, limit: 2_100_000, overflow: .dropOldest)
+        let (queue, peer) = (sink.queue, try #require(sink.peer))
+        let long = record(1, 200_000)
+        try queue.send(long)
+        let flush = Task {
+            try await queue.flush()
+            return queue.waitingByteCount
+        }
+        await Task.yield()
+        for _ in 0..<10 { try queue.send(record(2, 8000)) }
+        #expect(queue.droppedCount > 0)
+        let rest = 10 - queue.droppedCount
+        async let received = onItsOwnThread { peer.receive(long.count + rest * record(2, 8000).count).count }
+        #expect(try await flush.value < long.count)
+        #expect(try await received > long.count)
+    }
+
+    @Test(arguments: Sink.Kind.allCases)
+    fileprivate func `finishing ends the output after the last message, and refuses further ones`(
+        kind: Sink.Kind
+    )
+        async throws
+    {
+        let sink = try await Sink(kind)
+        for number in 0..<100 { try sink.queue.send(record(number)) }
+        try await sink.queue.finish()
+        let received = try #require(await sink.receiveToEnd())
+        #expect(numbers(received) == Array(0..<100))
+        #expect(throws: (any Error).self) { try sink.queue.send("late") }
+    }
+
+    @Test func `a connection that is closed wakes the tasks that wait for its queue`() async throws {
+        let sink = try await Sink(.connection)
+        let (queue, connection) = (sink.queue, try #require(sink.connection))
+        // Longer than the limit of a test.
+        connection.writeTimeout = .seconds(1000)
+        while (try? queue.send(record(0))) != nil {}
+        let flush = Task { try await queue.flush() }
+        let write = Task { try await queue.write(record(0)) }
+        let other = Task { try await connection.write(record(0)) }
+        await Task.yield()
+        connection.close()
+        for task in [flush, write, other] { #expect(await thrownError { try await task.value } is IOError) }
+        #expect(queue.droppedCount > 0 && queue.waitingByteCount == 0)
+        connection.reset()
+    }
+
+    @Test func `a write that finds that the peer has gone throws`() async throws {
+        let sink = try await Sink(.connection)
+        sink.peer?.close()
+        #expect(await thrownError { try await sink.queue.write(record(0)) } is IOError)
     }
 }

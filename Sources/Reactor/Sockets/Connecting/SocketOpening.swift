@@ -90,7 +90,10 @@ private final class OpeningSteps: EventSource {
         guard connection.needsSocket else {
             guard isUpgrade, let buffer = connection.bufferSlot.buffer else { return beginHandshake() }
             // What was written before the connection was protected is sent first.
-            return buffer.whenFlushed(FlushCallback { steps.perform { $0.beginHandshake() } })
+            return buffer.whenFlushed(
+                FlushCallback {
+                    steps.perform { buffer.isEmpty ? $0.beginHandshake() : $0.fail(Errno.canceled) }
+                })
         }
         let options = connection.details?.options.kernel ?? KernelSocketOptions()
         race = HappyEyeballs(options) { [weak self] outcome in self?.connected(outcome) }

@@ -126,6 +126,15 @@ extension BufferedOutput {
         if let buffer { buffer.whenFlushed(callback) } else { callback() }
     }
 
+    func whenRoom(_ callback: FlushCallback) {
+        if case .buffer(let buffer) = roomSource, !buffer.isEmpty { return buffer.whenRoom(callback) }
+        // Nothing reports room without a sender of a buffer, nor the end of a handshake: a thread waits.
+        DispatchWorkers.run { [self] in
+            try? waitForRoom(in: nil)
+            callback()
+        }
+    }
+
     func flush(until deadline: Deadline) throws(Errno) {
         try buffer?.flush(until: deadline)
         if let failure { throw failure }

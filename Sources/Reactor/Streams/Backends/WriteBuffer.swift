@@ -56,7 +56,7 @@ final class WriteBuffer: Sendable {
         let process = ProcessIdentity.current
         /// How many bytes the kernel has taken.
         var takenCount = 0
-        /// Called when the kernel has taken so many bytes, or the sending has failed.
+        /// Called when the kernel has taken so many bytes, in this order, or when there will be no more.
         var flushCallbacks: [(callback: FlushCallback, count: Int)] = []
         /// The descriptor that only the sender uses; nil while there is none left.
         var own: SharedDescriptor?
@@ -126,15 +126,26 @@ final class WriteBuffer: Sendable {
         guard isDone else { throw .timedOut }
     }
 
-    /// Calls `callback` when the kernel has taken every byte that was accepted before, or the sending has failed.
+    /// Calls `callback` when the kernel has taken every byte that was accepted before, or the sending has failed, or the stream
+    /// is closed.
     func whenFlushed(_ callback: FlushCallback) {
+        call(callback) { $0.queue.isEmpty || !$0.queue.isOpen ? nil : $0.queue.contents.count }
+    }
+
+    /// Calls `callback` at the low-water mark, or when the sending has failed or the stream is closed.
+    func whenRoom(_ callback: FlushCallback) {
+        call(callback) { $0.isAtLowWaterMark ? nil : $0.queue.contents.count - $0.queue.limit / 4 }
+    }
+
+    /// Calls `callback` once `count` further bytes have been taken; at once if that is nil.
+    private func call(_ callback: FlushCallback, after count: (borrowing State) -> Int?) {
         let isDone = state.withLock { state in
-            let isDone = state.queue.isEmpty
             state.flushCallbacks.removeAll { !$0.callback.isWaiting }
-            if !isDone {
-                state.flushCallbacks.append((callback, state.takenCount + state.queue.contents.count))
-            }
-            return isDone
+            guard let count = count(state) else { return true }
+            let index = state.flushCallbacks.firstIndex { $0.count > state.takenCount + count }
+            state.flushCallbacks.insert(
+                (callback, state.takenCount + count), at: index ?? state.flushCallbacks.count)
+            return false
         }
         if isDone { callback() }
     }
@@ -144,9 +155,9 @@ final class WriteBuffer: Sendable {
 
     fileprivate func callFlushCallbacks() {
         let due = state.withLock { state in
-            // In the order of their counts. A queue that has failed is empty.
+            // In the order of their counts.
             let count =
-                state.queue.isEmpty
+                state.queue.isEmpty || !state.queue.isOpen
                 ? state.flushCallbacks.count
                 : state.flushCallbacks.prefix { $0.count <= state.takenCount }.count
             defer { state.flushCallbacks.removeFirst(count) }
@@ -230,6 +241,7 @@ final class WriteBuffer: Sendable {
             return (true, sender)
         }
         changed.broadcast()
+        if limits != nil { callFlushCallbacks() }
         sender?.perform { $0.expectProgress() }
         return isPending
     }

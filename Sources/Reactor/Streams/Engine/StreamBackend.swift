@@ -94,8 +94,10 @@ protocol StreamBackend: AnyObject, Sendable {
     func flush(until deadline: Deadline) throws(Errno)
     /// Whether the kernel has taken all accepted bytes.
     var isFlushed: Bool { get }
-    /// Calls `callback` when the kernel has taken all accepted bytes, or the output has failed. Any thread.
+    /// Calls `callback` when the kernel has taken all accepted bytes, or the output has failed or is closed. Any thread.
     func whenFlushed(_ callback: FlushCallback)
+    /// Calls `callback` when there may be room, or the output has failed or is closed. Any thread.
+    func whenRoom(_ callback: FlushCallback)
     /// Why an output at its end accepts no more.
     var endError: Errno { get }
     /// Ends the output; the peer reads the end. An error but `Errno.notSocket` fails the stream.
@@ -198,6 +200,7 @@ extension StreamBackend {
     func flush(until deadline: Deadline) throws(Errno) {}
     var isFlushed: Bool { true }
     func whenFlushed(_ callback: FlushCallback) { callback() }
+    func whenRoom(_ callback: FlushCallback) { whenFlushed(callback) }
     var endError: Errno { .brokenPipe }
     func shutDown() throws(Errno) { throw .notSocket }
 }
