@@ -61,13 +61,12 @@ extension Reactor.Stream.PropertyKey {
 }
 
 extension StreamProperties: StreamPropertyBridge {
-    package static func property(
-        _ key: Reactor.Stream.PropertyKey, native: (Reactor.Stream.PropertyKey) -> Any?
-    ) -> Any? {
+    package static func property(_ key: Reactor.Stream.PropertyKey, of stream: Reactor.Stream) -> Any? {
         switch key {
-        case .dataWrittenToMemoryStreamKey: (native(.writtenBytesKey) as? [UInt8]).map { Data($0) }
+        case .dataWrittenToMemoryStreamKey:
+            (stream.property(forKey: .writtenBytesKey) as? [UInt8]).map { Data($0) }
         case .socketNativeHandleKey:
-            (native(.socketDescriptorKey) as? FileDescriptor).map { descriptor in
+            stream.socketDescriptor.map { descriptor in
                 unsafe withUnsafeBytes(of: descriptor.rawValue) { unsafe Data($0) }
             }
         default: nil

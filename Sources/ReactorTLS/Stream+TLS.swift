@@ -41,11 +41,7 @@ extension Stream {
     }
 
     /// What the handshake has agreed on; nil before that, and without TLS.
-    public var tlsSession: TLSSession? { property(forKey: .tlsSession) as? TLSSession }
-}
-
-extension Stream.PropertyKey {
-    static let tlsSession = Self("ReactorTLSSession")
+    public var tlsSession: TLSSession? { property(forKey: .sslPeerTrustKey) as? TLSSession }
 }
 
 /// Makes transports for settings.

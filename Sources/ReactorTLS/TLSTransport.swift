@@ -225,7 +225,7 @@ final class TLSTransport: SecureSession {
 
     func property(_ key: Stream.PropertyKey) -> (any Sendable)? {
         switch key {
-        case .tlsSession, .sslPeerTrustKey: connection.session
+        case .sslPeerTrustKey: connection.session
         case .sslPeerCertificatesKey: connection.peerCertificates
         default: nil
         }

@@ -164,8 +164,9 @@ struct ForkedChild {
 /// Closes, in a child, streams with bytes that the parent has not yet sent.
 @MainActor func inheritedStreamsInChild() throws {
     let (peer, number) = try narrowPair()
-    let (input, output) = Stream.connection(
-        descriptor: FileDescriptor(rawValue: number), closeWhenDone: true)
+    let (input, output) = Connection(
+        descriptor: FileDescriptor(rawValue: number)
+    ).streams
     output.writeBufferSize = 65_536
     open([input, output])
     var sent = 0
@@ -187,7 +188,7 @@ struct ForkedChild {
         print($1)
     }
     let before = openSocketCount()
-    let pairs = (0..<4).map { _ in Stream.connection(to: listener.localAddress) }
+    let pairs = (0..<4).map { _ in Connection(to: listener.localAddress).streams }
     let streams = pairs.flatMap { [$0.input, $0.output] as [Stream] }
     open(streams)
     while openSocketCount() < before + pairs.count { sched_yield() }

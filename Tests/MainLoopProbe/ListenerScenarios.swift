@@ -168,7 +168,9 @@ private func connected(to address: SocketAddress) throws -> FileDescriptor {
         let name = "kCFStreamSocketSecurityLevel" + level
         var numbers: [CInt] = [0, 0]
         try SystemCall.make { socketpair(AF_UNIX, CInt(SOCK_STREAM.rawValue), 0, &numbers) }
-        let (input, output) = Stream.connection(descriptor: FileDescriptor(rawValue: numbers[0]))
+        let (input, output) = Connection(
+            descriptor: FileDescriptor(rawValue: numbers[0]), closeWhenDone: false
+        ).streams
         let isSet = input.setProperty(
             name, forKey: Stream.PropertyKey("kCFStreamPropertySocketSecurityLevel"))
         output.open()

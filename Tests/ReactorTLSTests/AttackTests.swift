@@ -89,7 +89,7 @@ import Testing
     }
 
     @Test func `an error of a program in OpenSSL's queue is not the reason of a refusal`() throws {
-        let (input, output) = Stream.connection(to: .ipv4Loopback(port: 1))
+        let (input, output) = Connection(to: .ipv4Loopback(port: 1)).streams
         for settings in [
             TLSSettings.testClient { $0.trust = .certificates([1]) },
             .testClient { ($0.minimumVersion, $0.maximumVersion) = (.tls13, .tls12) },
@@ -178,13 +178,14 @@ import Testing
     }
 
     @Test func `a handshake that waits for earlier bytes ends within the connect timeout`() throws {
-        let listening = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
-        SocketPeer.narrow(listening.number)
-        let client = TLSEnd(Stream.connection(to: try listening.localAddress))
+        let (number, other) = try connectedSockets()
+        SocketPeer.narrow(other)
+        let peer = SocketPeer(other)
+        let options = Connection.Options(connectTimeout: .milliseconds(50))
+        let client = TLSEnd(Connection(descriptor: FileDescriptor(rawValue: number), options: options))
         client.output.writeBufferSize = 32 << 20
         client.open()
-        let peer = try listening.accept()
-        client.settle().input.connectTimeout = .milliseconds(50)
+        client.settle()
         for _ in 0..<4 { _ = client.output.write(pattern(4_000_000)) }
         try client.input.startTLS(.testClient())
         serve(client.streams) { client.streams.allSatisfy { $0.streamStatus == .error } }

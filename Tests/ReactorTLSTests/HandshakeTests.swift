@@ -35,7 +35,7 @@ import Testing
         let port = try #require(listener.localAddress.port)
         for (host, name) in [("localhost", "localhost"), ("127.0.0.1", nil)] {
             let (client, recorder) = (
-                TLSEnd(Stream.connection(toHost: host, port: port)), Recorder(readingUpTo: 1)
+                TLSEnd(Connection(toHost: host, port: port)), Recorder(readingUpTo: 1)
             )
             try client.input.startTLS(.testClient(nil))
             client.schedule(recorder)
@@ -215,7 +215,7 @@ import Testing
     }
 
     @Test func `settings that cannot be used are refused when they are set`() throws {
-        let (input, output) = Stream.connection(to: .ipv4Loopback(port: 1))
+        let (input, output) = Connection(to: .ipv4Loopback(port: 1)).streams
         let bad: [TLSSettings] = [
             .server(), .testClient { $0.applicationProtocols = [""] },
             .testClient { $0.trust = .file("/nonexistent") },

@@ -13,7 +13,7 @@ import Testing
     ) throws -> (answer: [UInt8], isResumed: Bool) {
         let server = try Nginx.shared.get()
         let port = try #require(server.secure.split(separator: ":").last.flatMap { UInt16($0) })
-        let client = TLSEnd(Stream.connection(toHost: "localhost", port: port))
+        let client = TLSEnd(Connection(toHost: "localhost", port: port))
         try client.input.startTLS(settings)
         client.open()
         _ = client.output.write(Array(text.utf8) + body)
@@ -103,8 +103,8 @@ import Testing
             try (try? SocketPeer(listeningAt: .ipv6Any(port: 0)))
             ?? SocketPeer(listeningAt: .ipv4Loopback(port: 0))
         let port = try #require(try listening.localAddress.port)
-        let client = TLSEnd(Stream.connection(toHost: host, port: port))
-        client.input.proxy = proxy
+        let connection = Connection(toHost: host, port: port, options: .init(proxy: proxy))
+        let client = TLSEnd(connection)
         if isSecure { try client.input.startTLS(.testClient(nil)) }
         client.open()
         defer { client.close() }
@@ -120,7 +120,7 @@ import Testing
             #expect(to.read(exactly: 300_000) == pattern(300_000))
             sending.join()
         }
-        #expect(client.input.peerAddress?.port == proxy.port)
+        #expect(connection.peerAddress?.port == proxy.port)
     }
 
     @Test(.enabled(if: ServerProgram.isAvailable("microsocks"), "microsocks is installed or unpacked"))

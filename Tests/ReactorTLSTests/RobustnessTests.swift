@@ -144,7 +144,7 @@ import Testing
 
         /// Connects a client, until its first event.
         func statusOfClient() throws -> Stream.Status {
-            let (client, recorder) = (TLSEnd(Stream.connection(to: listener.localAddress)), Recorder())
+            let (client, recorder) = (TLSEnd(Connection(to: listener.localAddress)), Recorder())
             defer { client.close() }
             try client.input.startTLS(.testClient())
             client.input.delegate = recorder

@@ -112,7 +112,7 @@ import Testing
 
     @Test func `an end takes the options of a socket, and its timeouts are in virtual time`() throws {
         try withEnds { time, client, server in
-            client.connection.input.idleTimeout = .seconds(300)
+            client.connection.connection.idleTimeout = .seconds(300)
             let start = time.now
             client.onError = { #expect(start.duration(to: time.now) == .seconds(300)) }
             time.advance(by: .seconds(3600))

@@ -142,7 +142,7 @@ import Testing
         let (server, size) = (try SocketPeer(listeningAt: .ipv4Loopback(port: 0)), 8_000_000)
         let address = try server.localAddress
         withVirtualTime { time in
-            let (input, output) = Stream.connection(to: address)
+            let (input, output) = Connection(to: address).streams
             output.writeBufferSize = size
             for stream in [input, output] as [Reactor.Stream] {
                 stream.schedule(in: .current, forMode: .default)

@@ -156,24 +156,23 @@ extension Connection {
     /// Protects the connection: before it is open if it is not opened yet, else from the next byte on.
     ///
     /// - Returns: False if the connection is closed, has failed, or is protected.
-    package func protect(by security: Security) -> Bool { socket.setProperty(security.security, .security) }
+    package func protect(by security: Security) -> Bool { socket.protect(by: security.security) }
 }
 
 extension SocketConnection {
     /// Sets the options of a connection that nothing has opened.
     fileprivate func setOptions(_ options: Connection.Options, _ isAccepted: Bool) {
-        _ = changeOptions { state in
-            let (idle, write) = (options.idleTimeout, options.writeTimeout)
+        state.withLock { state in
             state.details.options = SocketOptions(
-                connectTimeout: options.connectTimeout, idleTimeout: idle, writeTimeout: write,
-                closeTimeout: options.closeTimeout, kernel: options.kernelOptions)
-            return true
+                connectTimeout: options.connectTimeout, idleTimeout: options.idleTimeout,
+                writeTimeout: options.writeTimeout, closeTimeout: options.closeTimeout,
+                kernel: options.kernelOptions)
         }
         if !isAccepted {
             try? shared.use { (number) throws(Errno) in
                 options.kernelOptions.apply(to: FileDescriptor(rawValue: number))
             }
         }
-        if let proxy = options.proxy { _ = setProperty(proxy, .streamProxy) }
+        if let proxy = options.proxy { setProxy(proxy, isRequired: true) }
     }
 }

@@ -111,9 +111,8 @@ public final class Connection: Sendable {
     ) {
         self.socket = socket
         writeBufferSize = options.writeBufferSize
-        halves = Halves(
-            input: InputStream(backend: SocketInput(socket)),
-            output: OutputStream(backend: SocketOutput(socket)))
+        let (input, output) = socket.makeStreams()
+        halves = Halves(input: input, output: output)
         options.apply(to: socket, isAccepted: isAccepted)
         if let security { _ = protect(by: security) }
     }
@@ -159,16 +158,16 @@ public final class Connection: Sendable {
     public var error: (any Error)? { halves.input.streamError ?? halves.output.streamError }
 
     /// The socket's own address; nil before there is a socket, and once it is closed.
-    public var localAddress: SocketAddress? { halves.input.localAddress }
+    public var localAddress: SocketAddress? { socket.localAddress }
 
     /// The peer's address; nil before it is known. ``SocketAddress/unixUnnamed`` for most Unix-domain peers.
-    public var peerAddress: SocketAddress? { halves.input.peerAddress }
+    public var peerAddress: SocketAddress? { socket.peerAddress }
 
     /// The process at the other end of a Unix-domain connection, when it was made (`SO_PEERCRED`, unix(7)); nil for others.
-    public var peerCredentials: PeerCredentials? { halves.input.peerCredentials }
+    public var peerCredentials: PeerCredentials? { socket.peerCredentials }
 
     /// The socket; nil before there is one, and once it is closed. The connection owns it: do not close it.
-    public var descriptor: FileDescriptor? { halves.input.socketDescriptor }
+    public var descriptor: FileDescriptor? { socket.descriptor }
 
     /// What dumps, ``LoopDiagnostics`` and errors call the connection, besides its peer; nil for none.
     public var label: String? {

@@ -11,6 +11,7 @@ struct SocketDetails {
     }
 
     var options = SocketOptions()
+    var serviceType: SocketServiceType?
     var requirements = SocketRequirements()
     /// Makes the connection.
     var opening: SocketOpening?
@@ -41,7 +42,6 @@ struct SocketOptions {
     var closeTimeout: Duration?
     /// Of a socket that the connection makes.
     var kernel = KernelSocketOptions()
-    var serviceType: SocketServiceType?
 
     /// As long as nginx's lingering_time.
     static let shortestCloseTimeout = Duration.seconds(30)
@@ -49,54 +49,6 @@ struct SocketOptions {
     static let lowestRate = 1024.0
     /// The kernel's buffer of a peer that was fast has megabytes.
     static let longestCloseTimeout = Duration.seconds(300)
-
-    /// Sets the service type of a socket, if its family has one.
-    func applyServiceType(to socket: FileDescriptor) {
-        guard let serviceType else { return }
-        // The lower two bits of the octet are for congestion notification.
-        let octet = serviceType.codePoint << 2
-        try? socket.setOption(CInt(IPPROTO_IP), IP_TOS, octet)
-        try? socket.setOption(CInt(IPPROTO_IPV6), IPV6_TCLASS, octet)
-    }
-
-    func property(_ key: Stream.PropertyKey) -> Any? {
-        switch key {
-        case .socketConnectTimeoutKey: connectTimeout
-        case .socketIdleTimeoutKey: idleTimeout
-        case .socketWriteTimeoutKey: writeTimeout
-        case .serviceType: serviceType?.name
-        default: nil
-        }
-    }
-
-    /// Returns false if there is no such option, or if it cannot have that value.
-    mutating func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
-        switch key {
-        case .socketConnectTimeoutKey:
-            guard let timeout = value as? Duration, timeout > .zero else { return false }
-            connectTimeout = timeout
-            return true
-        case .socketIdleTimeoutKey: return Self.setTimeout(&idleTimeout, value)
-        case .socketWriteTimeoutKey: return Self.setTimeout(&writeTimeout, value)
-        case .serviceType: return Self.set(&serviceType, SocketServiceType(propertyName(value)))
-        default: return false
-        }
-    }
-
-    private static func set<Value>(_ option: inout Value?, _ value: Value?) -> Bool {
-        guard let value else { return false }
-        option = value
-        return true
-    }
-
-    /// A timeout is positive, or nil for none.
-    private static func setTimeout(_ timeout: inout Duration?, _ value: Any?) -> Bool {
-        guard value != nil else {
-            timeout = nil
-            return true
-        }
-        return set(&timeout, (value as? Duration).flatMap { $0 > .zero ? $0 : nil })
-    }
 }
 
 /// One of Cocoa's network service types, and its differentiated services code point according to RFC 4594.
@@ -115,6 +67,14 @@ struct SocketServiceType {
         default: return nil
         }
         self.name = name!
+    }
+
+    /// Marks a socket's packets, if its family can be marked.
+    func apply(to socket: FileDescriptor) {
+        // The lower two bits of the octet are for congestion notification.
+        let octet = codePoint << 2
+        try? socket.setOption(CInt(IPPROTO_IP), IP_TOS, octet)
+        try? socket.setOption(CInt(IPPROTO_IPV6), IPV6_TCLASS, octet)
     }
 }
 
@@ -180,16 +140,24 @@ extension SocketConnection {
         case protecting
     }
 
-    /// Sets the proxy: a ``StreamProxy``, or Cocoa's dictionary.
+    /// Protects the connection: before it is open if it is not opened yet, else from the next byte on.
     ///
+    /// - Returns: False if the connection is closed, has failed, is protected, or is to be protected by another security.
+    func protect(by security: any SocketSecurity) -> Bool { require { $0.protect(by: security) } }
+
+    /// Sets the proxy.
+    ///
+    /// - Parameters:
+    ///   - proxy: The proxy; nil for none, or for one that cannot be used.
+    ///   - isRequired: Whether opening fails without a proxy that can be used.
     /// - Returns: False for a connection that exists or is being made.
-    fileprivate func setProxy(_ value: Any?) -> Bool {
+    @discardableResult
+    func setProxy(_ proxy: StreamProxy?, isRequired: Bool) -> Bool {
         if case .descriptor = origin { return false }
         guard state.withLock({ !$0.hasOpened }) else { return false }
-        let proxy = value as? StreamProxy ?? (value as? [AnyHashable: Any]).flatMap { StreamProxy(cocoa: $0) }
         let isUsable = proxy != nil && proxyTarget != nil
         return require { requirements in
-            (requirements.proxy, requirements.isProxyUnavailable) = (proxy, value != nil && !isUsable)
+            (requirements.proxy, requirements.isProxyUnavailable) = (proxy, isRequired && !isUsable)
             return true
         }
     }
@@ -207,31 +175,49 @@ extension SocketConnection {
 // MARK: - Properties
 
 extension SocketConnection {
+    /// The socket's descriptor; nil before there is one, and once it is closed.
+    var descriptor: FileDescriptor? {
+        let number = shared.number
+        return number >= 0 ? FileDescriptor(rawValue: number) : nil
+    }
+
+    /// The socket's own address (getsockname(2)); nil before there is a socket.
+    var localAddress: SocketAddress? {
+        try? shared.use { (number) throws(Errno) in
+            try SocketAddress.local(of: FileDescriptor(rawValue: number))
+        }
+    }
+
+    /// The peer's address; nil before it is known.
+    var peerAddress: SocketAddress? {
+        if let known = state.withLock({ $0.details.peer }) ?? origin.address { return known }
+        return try? shared.use { (number) throws(Errno) in
+            try SocketAddress.peer(of: FileDescriptor(rawValue: number))
+        }
+    }
+
+    var peerCredentials: PeerCredentials? {
+        (try? shared.use { (number) throws(Errno) in reactor_peer_credentials(number) })
+            .flatMap { PeerCredentials($0) }
+    }
+}
+
+/// The properties of Cocoa's streams.
+extension SocketConnection {
     func property(_ key: Stream.PropertyKey) -> Any? {
         switch key {
-        case .socketDescriptorKey:
-            let number = shared.number
-            return number >= 0 ? FileDescriptor(rawValue: number) : nil
         case .shouldCloseNativeSocketKey: return shared.closesWhenDone
         case .socketRemoteHostNameKey:
             if case .host(let host, _) = origin { return host }
-            return peer?.host
+            return peerAddress?.host
         case .socketRemotePortNumberKey:
             if case .host(_, let port) = origin { return Int(port) }
-            return peer?.port.map { Int($0) }
+            return peerAddress?.port.map { Int($0) }
         case .securityLevel: return state.withLock { $0.details.requirements.securityLevel }
-        case .socketRemoteAddressKey: return peer
-        case .socketLocalAddressKey:
-            return try? shared.use { (number) throws(Errno) in
-                try SocketAddress.local(of: FileDescriptor(rawValue: number))
-            }
-        case .socketPeerCredentialsKey:
-            return (try? shared.use { (number) throws(Errno) in reactor_peer_credentials(number) })
-                .flatMap { PeerCredentials($0) }
         case .writeBufferSizeKey: return bufferSlot.limit
-        case .streamProxy: return details?.requirements.proxy
         case .socksProxy: return details?.requirements.proxy?.cocoaDictionary
-        default: return channel?.property(key) ?? state.withLock { $0.details.options.property(key) }
+        case .serviceType: return details?.serviceType?.name
+        default: return channel?.property(key)
         }
     }
 
@@ -244,50 +230,23 @@ extension SocketConnection {
         case .securityLevel, .securitySettings:
             let former = state.withLock { $0.security }
             return require(SocketRequirements.securityChange(value, former))
-        case .security:
-            guard let security = value as? any SocketSecurity else { return false }
-            return require { $0.protect(by: security) }
-        case .socksProxy, .streamProxy: return setProxy(value)
+        case .socksProxy:
+            let proxy = (value as? [AnyHashable: Any]).flatMap { StreamProxy(cocoa: $0) }
+            return setProxy(proxy, isRequired: value != nil)
         case .writeBufferSizeKey:
             guard let size = nonNegativeInteger(value) else { return false }
             bufferSlot.setLimit(size) { bufferClient }
             return true
-        default: return setOption(value, key)
+        case .serviceType: return setServiceType(SocketServiceType(propertyName(value)))
+        default: return false
         }
     }
 
-    private func setOption(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
-        changeOptions { state in
-            if key == .socketConnectTimeoutKey, !isBeforeHandshake(state) { return false }
-            return state.details.options.setProperty(value, key)
-        }
-    }
-
-    /// Changes the options, also of a socket that exists. Returns what `change` does: whether that is possible.
-    func changeOptions(_ change: (inout State) -> Bool) -> Bool {
-        let isSet = state.withLock { state in change(&state) }
-        guard isSet else { return false }
-        try? shared.use { (number) throws(Errno) in
-            state.withLock { $0.details.options }.applyServiceType(to: FileDescriptor(rawValue: number))
-        }
-        startTimeouts()
+    private func setServiceType(_ type: SocketServiceType?) -> Bool {
+        guard let type else { return false }
+        state.withLock { $0.details.serviceType = type }
+        try? shared.use { (number) throws(Errno) in type.apply(to: FileDescriptor(rawValue: number)) }
         return true
-    }
-
-    /// Whether a connect timeout will count: for connecting, or for the handshake of an open connection.
-    private func isBeforeHandshake(_ state: State) -> Bool {
-        switch state.connecting {
-        case .waiting: state.details.opening == nil
-        case .ready: channel == nil && !state.isClosed
-        case .atEnd, .failed: false
-        }
-    }
-
-    private var peer: SocketAddress? {
-        if let known = state.withLock({ $0.details.peer }) ?? origin.address { return known }
-        return try? shared.use { (number) throws(Errno) in
-            try SocketAddress.peer(of: FileDescriptor(rawValue: number))
-        }
     }
 }
 

@@ -38,7 +38,7 @@ extension SocketConnection {
                 return false
             }
             shared.adopt(number)
-            state.details.options.applyServiceType(to: FileDescriptor(rawValue: number))
+            state.details.serviceType?.apply(to: FileDescriptor(rawValue: number))
             state.details.peer = connected.peer
             return true
         }

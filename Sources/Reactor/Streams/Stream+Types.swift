@@ -93,8 +93,8 @@ extension Stream.PropertyKey: CustomStringConvertible {
 
 /// Provides the properties whose values have types of another module.
 package protocol StreamPropertyBridge {
-    /// The value of a property that no stream has by itself; `native` asks the stream for those that it has.
-    static func property(_ key: Stream.PropertyKey, native: (Stream.PropertyKey) -> Any?) -> Any?
+    /// The value of a property that no stream has by itself.
+    static func property(_ key: Stream.PropertyKey, of stream: Stream) -> Any?
 }
 
 /// Finds the ``StreamPropertyBridge`` of a program that links ReactorFoundation, which declares the

@@ -155,7 +155,9 @@ open class Stream {
     }
 
     /// The value of a property; nil if the stream has no such property, or no value for it now.
-    open func property(forKey key: PropertyKey) -> Any? { engine.property(key) }
+    open func property(forKey key: PropertyKey) -> Any? {
+        engine.backend.property(key) ?? StreamProperties.bridge?.property(key, of: self)
+    }
 
     /// Sets a property. Returns false if the stream has no such property, or can no longer change it.
     @discardableResult

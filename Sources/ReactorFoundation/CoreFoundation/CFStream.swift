@@ -49,7 +49,8 @@ public func CFStreamCreatePairWithSocketToHost(
     guard let port = UInt16(exactly: port) else {
         fatalError("CFStreamCreatePairWithSocketToHost: a port must be in 0...65535.")
     }
-    unsafe store(CFReadStream.connection(toHost: host as String, port: port), in: readStream, writeStream)
+    let connection = Connection(toHost: host as String, port: port, options: .pair)
+    unsafe store(connection.streams, in: readStream, writeStream)
 }
 
 /// Makes a pair over a connected socket. Closing both streams leaves the socket open unless
@@ -59,8 +60,14 @@ public func CFStreamCreatePairWithSocket(
     _ readStream: UnsafeMutablePointer<Unmanaged<CFReadStream>?>?,
     _ writeStream: UnsafeMutablePointer<Unmanaged<CFWriteStream>?>?
 ) {
-    unsafe store(
-        CFReadStream.connection(descriptor: FileDescriptor(rawValue: socket)), in: readStream, writeStream)
+    let connection = Connection(
+        descriptor: FileDescriptor(rawValue: socket), closeWhenDone: false, options: .pair)
+    unsafe store(connection.streams, in: readStream, writeStream)
+}
+
+extension Connection.Options {
+    /// Those of Cocoa's pairs: the kernel collects small writes.
+    fileprivate static var pair: Self { Self(noDelay: false) }
 }
 
 /// `Stream.getBoundStreams(withBufferSize:inputStream:outputStream:)`.

@@ -41,7 +41,7 @@ struct TLSEnd {
 
     /// Streams that own the socket. Opens them if there are settings.
     init(_ number: CInt, _ settings: TLSSettings? = nil) throws {
-        self.init(Stream.connection(descriptor: FileDescriptor(rawValue: number), closeWhenDone: true))
+        self.init(Connection(descriptor: FileDescriptor(rawValue: number)))
         guard let settings else { return }
         try input.startTLS(settings)
         open()
@@ -113,7 +113,7 @@ final class TLSPair {
 
     /// Makes a client that connects to `listening`, under whose address its sessions are kept, and opens both.
     convenience init(client settings: TLSSettings, server: TLSSettings, at listening: SocketPeer) throws {
-        let client = TLSEnd(Stream.connection(to: try listening.localAddress))
+        let client = TLSEnd(Connection(to: try listening.localAddress))
         try client.input.startTLS(settings)
         client.open()
         self.init(client, try TLSEnd(try listening.acceptNumber(), server))

@@ -276,7 +276,7 @@ import Testing
     @Test func `a delegate that is set after the output was shut down gets no end`() async throws {
         try await home.loop.onActor {
             let (peer, other) = try SocketPeer.pair()
-            let output = Stream.connection(descriptor: other, closeWhenDone: true).output
+            let output = Connection(descriptor: other).streams.output
             try await output.shutDown(timeout: nil)
             let recorder = Recorder()
             serve(output, recorder, until: nil)
@@ -289,7 +289,7 @@ import Testing
         let loop = home.loop
         try await loop.onActor {
             let (peer, other) = try SocketPeer.pair()
-            let input = Stream.connection(descriptor: other, closeWhenDone: true).input
+            let input = Connection(descriptor: other).streams.input
             peer.send([1, 2, 3, 4])
             for try await _ in input.chunks(upTo: 1) { break }
             for _ in 0..<5 { await Task.yield() }

@@ -135,7 +135,7 @@ import Testing
     func `bytes come before the error of a connection`(place: TaskPlace) async throws {
         try await place.run { _ in
             let host = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
-            let input = Stream.connection(to: try host.localAddress).input
+            let input = Connection(to: try host.localAddress).streams.input
             input.open()
             let peer = try host.accept()
             peer.send(Array("abc".utf8))

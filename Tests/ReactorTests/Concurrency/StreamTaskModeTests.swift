@@ -80,7 +80,7 @@ import Testing
     {
         let (first, second) = (try RunLoopThread(name: "first"), LoopThread())
         let (peer, other) = try SocketPeer.pair()
-        let (input, output) = Stream.connection(descriptor: other, closeWhenDone: true)
+        let (input, output) = Connection(descriptor: other).streams
         output.writeBufferSize = 4_000_000
         let stream: Stream = wait == .room ? output : input
         let streams = Carrier((input, output))

@@ -112,7 +112,7 @@ import Testing
     {
         let (peer, other) = try SocketPeer.pair()
         try await place.run { _ in
-            let output = Stream.connection(descriptor: other, closeWhenDone: true).output
+            let output = Connection(descriptor: other).streams.output
             output.writeBufferSize = 4_000_000
             try await output.writeAll(pattern(2_000_000))
             for _ in 0..<3 {

@@ -120,7 +120,7 @@ import Testing
             try fixture.openBoth()
             try fixture.narrow()
             fixture.output.writeBufferSize = bufferSize
-            fixture.output.writeTimeout = .seconds(1_000_000)
+            fixture.connection.writeTimeout = .seconds(1_000_000)
             let count = fixture.output.writeOnce([UInt8](repeating: 1, count: 100_000))
             fixture.closeBoth()
             var passed = 0

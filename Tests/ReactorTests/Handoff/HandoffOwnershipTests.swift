@@ -264,7 +264,7 @@ enum StreamFate: String, CaseIterable, Sendable {
         var endings: [Errno?] = []
         let handoff = Handoff(fixture.input, to: Collector(), on: DispatchQueue(label: "idle"))
         handoff.start { endings.append($0.ending.errno) }
-        fixture.input.idleTimeout = .milliseconds(1)
+        fixture.connection.idleTimeout = .milliseconds(1)
         waitUntil { fixture.input.streamStatus == .error }
         fixture.closeBoth()
         #expect(runToTheEnd() && endings == [.timedOut])

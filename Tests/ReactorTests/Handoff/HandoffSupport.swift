@@ -117,7 +117,7 @@ extension InputStream {
             let pipe = try FileDescriptor.pipe()
             try pipe.readEnd.close()
             return InputStream(descriptor: pipe.writeEnd, closeWhenDone: true)
-        default: return Stream.connection(to: try SocketAddress(unixPath: "/nowhere/at/all")).input
+        default: return Connection(to: try SocketAddress(unixPath: "/nowhere/at/all")).streams.input
         }
     }
 

@@ -30,7 +30,7 @@ import Testing
     }
 
     @Test func `a stream's label and the standard descriptors are named`() throws {
-        let (input, output) = Stream.connection(to: refusingAddress())
+        let (input, output) = Connection(to: refusingAddress()).streams
         input.label = "feed"
         for stream in [input, output] { stream.open() }
         #expect(input.read(upTo: 1).isEmpty && output.write([1]) == 0)
@@ -45,7 +45,7 @@ import Testing
     func `a connection names the host that it cannot connect to`(host: String) throws {
         let address = refusingAddress(host == "::1" ? .ipv6 : .ipv4)
         let port = try #require(address.port)
-        let (input, output) = Stream.connection(toHost: host, port: port)
+        let (input, output) = Connection(toHost: host, port: port).streams
         for stream in [input, output] { stream.open() }
         #expect(input.read(upTo: 1).isEmpty && output.write([1]) == 0)
         let subject = host == "::1" ? "[::1]:\(port)" : "\(host):\(port)"

@@ -20,7 +20,7 @@ import Testing
         let streams = [connection.streams.input, connection.streams.output] as [Stream]
         #expect(streams.allSatisfy { $0.streamStatus == .notOpen })
         #expect(try connection.peerAddress == client.localAddress)
-        let socket = try #require(connection.streams.input.socketDescriptor)
+        let socket = try #require(connection.descriptor)
         #expect(fcntl(socket.rawValue, F_GETFL) & O_NONBLOCK != 0)
         #expect(fcntl(socket.rawValue, F_GETFD) & FD_CLOEXEC != 0)
         if connection.peerAddress?.port != nil {

@@ -17,7 +17,7 @@ import Testing
 
     init() throws {
         server = try SocketServer()
-        (input, output) = Stream.connection(toHost: Self.host, port: 7)
+        (input, output) = Connection(toHost: Self.host, port: 7).streams
     }
 
     private var streams: [Stream] { [input, output] }
@@ -28,8 +28,11 @@ import Testing
         isScheduled: Bool = true
     ) throws {
         let port = try #require((address ?? server.address).port)
-        output.proxy = StreamProxy(kind, host: "127.0.0.1", port: port)
-        #expect(input.proxy == output.proxy)
+        let version = kind == .socks4 ? StreamSOCKSProxyVersion.version4 : .version5
+        let proxy: [StreamSOCKSProxyConfiguration: Any] = [
+            .hostKey: "127.0.0.1", .portKey: Int(port), .versionKey: version,
+        ]
+        #expect(output.setProperty(proxy, forKey: .socksProxyConfigurationKey))
         if isProtected { #expect(input.protect(by: MaskingSecurity())) }
         for stream in streams { if isScheduled { stream.start(recorder) } else { stream.open() } }
     }
@@ -135,13 +138,15 @@ import Testing
             .passwordKey: "secret",
         ]
         #expect(input.setProperty(whole, forKey: .socksProxyConfigurationKey))
-        #expect(
-            output.proxy == StreamProxy(.socks4, host: "proxy", port: 1080, user: "me", password: "secret"))
-        let copy = output.property(forKey: .socksProxyConfigurationKey) as? [String: Any]
-        #expect(copy?.count == 5 && copy?["SOCKSPort"] as? Int == 1080)
+        let copy = try #require(output.property(forKey: .socksProxyConfigurationKey) as? [String: Any])
+        for (key, value) in whole {
+            let text = (value as? StreamSOCKSProxyVersion)?.rawValue ?? "\(value)"
+            #expect("\(copy[key.rawValue] ?? "")" == text)
+        }
         #expect(
             input.setProperty(["SOCKSProxy": "p", "SOCKSPort": "80"], forKey: .socksProxyConfigurationKey))
-        #expect(output.proxy == StreamProxy(.socks5, host: "p", port: 80))
+        let other = output.property(forKey: .socksProxyConfigurationKey) as? [String: Any]
+        #expect(other?["SOCKSProxy"] as? String == "p" && other?["SOCKSPort"] as? Int == 80)
         let bad: [[String: Any]] = [
             [:], ["SOCKSProxy": "p"], ["SOCKSPort": 80], ["SOCKSProxy": "p", "SOCKSPort": 70_000],
             ["SOCKSProxy": "p", "SOCKSPort": 80, "unknown": 1], ["SOCKSProxy": 5, "SOCKSPort": 80],
@@ -149,7 +154,7 @@ import Testing
             ["SOCKSProxy": "p", "SOCKSPort": 80, "kCFStreamPropertySOCKSUser": 5],
         ]
         for dictionary in bad {
-            let (input, output) = Stream.connection(toHost: "example.invalid", port: 7)
+            let (input, output) = Connection(toHost: "example.invalid", port: 7).streams
             #expect(input.setProperty(dictionary, forKey: .socksProxyConfigurationKey))
             output.open()
             #expect((output.streamError as? IOError)?.reason == .proxyUnavailable)

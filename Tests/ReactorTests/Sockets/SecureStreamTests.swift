@@ -23,7 +23,7 @@ import Testing
     @Test func `a half that is opened after the other was closed uses the same connection`() throws {
         for _ in 0..<50 {
             let server = try SocketServer()
-            let (input, output) = Stream.connection(toHost: "127.0.0.1", port: server.port)
+            let (input, output) = Connection(toHost: "127.0.0.1", port: server.port).streams
             #expect(input.protect(by: MaskingSecurity()))
             input.open()
             let peer = try server.accept()
@@ -121,7 +121,7 @@ import Testing
         var fixture: SocketFixture
         repeat {
             fixture = try openPair()
-            fixture.input.idleTimeout = .milliseconds(20)
+            fixture.connection.idleTimeout = .milliseconds(20)
             // A machine that is busy may take longer than that.
         } while !fixture.input.protect(by: MaskingSecurity())
         let (input, output) = (Carrier(fixture.input!), Carrier(fixture.output!))

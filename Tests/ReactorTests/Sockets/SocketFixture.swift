@@ -25,6 +25,7 @@ enum SocketOrigin: String, CaseIterable, Sendable, Codable {
 
 /// A pair of socket streams and its peer.
 final class SocketFixture {
+    private(set) var connection: Connection!
     private(set) var input: InputStream!
     private(set) var output: OutputStream!
     /// Nil for a descriptor, which is already connected.
@@ -38,15 +39,16 @@ final class SocketFixture {
             let (peer, other) = try SocketPeer.pair()
             if isNarrow { for number in [peer.number, other.rawValue] { SocketPeer.narrow(number) } }
             knownPeer = peer
-            (input, output) = Stream.connection(descriptor: other, closeWhenDone: true)
+            connection = Connection(descriptor: other)
+            (input, output) = connection.streams
             return
         }
         let server = try SocketServer(origin.addressKind, isNarrow: isNarrow)
         self.server = server
-        (input, output) =
+        connection =
             origin == .host
-            ? Stream.connection(toHost: "localhost", port: server.port)
-            : Stream.connection(to: server.address)
+            ? Connection(toHost: "localhost", port: server.port) : Connection(to: server.address)
+        (input, output) = connection.streams
     }
 
     /// The peer of the streams. Waits until one of them has been opened.
@@ -63,9 +65,9 @@ final class SocketFixture {
 
     func closeBoth() { for stream in streams { stream.close() } }
 
-    func releaseStreams() { (input, output) = (nil, nil) }
+    func releaseStreams() { (connection, input, output) = (nil, nil, nil) }
 
-    func releaseOutput() { output = nil }
+    func releaseOutput() { (connection, output) = (nil, nil) }
 
     /// Opens both, off a loop, and waits until they are open.
     func openBoth() throws {
@@ -98,7 +100,7 @@ final class SocketFixture {
 
     /// Makes the kernel's buffers of the streams' socket small. The socket must exist.
     func narrow() throws {
-        SocketPeer.narrow(try #require(input.socketDescriptor).rawValue)
+        SocketPeer.narrow(try #require(connection.descriptor).rawValue)
         try peer.narrow()
     }
 

@@ -85,7 +85,7 @@ import Testing
         let fixture = try SocketFixture(.ipv4, isNarrow: true)
         try fixture.openBoth()
         fixture.output.writeBufferSize = bufferSize
-        fixture.output.writeTimeout = writeTimeout
+        fixture.connection.writeTimeout = writeTimeout
         try fixture.peer.send([1])
         _ = fixture.output.writeOnce(pattern(3_000_000))
         return fixture
@@ -130,7 +130,9 @@ import Testing
         let ((peer, other), (stranger, fresh)) = (try SocketPeer.pair(), try SocketPeer.pair())
         SocketPeer.narrow(other.rawValue)
         let output =
-            isPair ? Stream.connection(descriptor: other).output : OutputStream(descriptor: other)
+            isPair
+            ? Connection(descriptor: other, closeWhenDone: false).streams.output
+            : OutputStream(descriptor: other)
         output.writeBufferSize = 65_536
         output.schedule(in: .current, forMode: .default)
         output.open()
@@ -238,7 +240,7 @@ struct ExitingWriter: Codable, Sendable {
     let bufferSize: Int
 
     func run() throws {
-        let (input, output) = Stream.connection(to: .ipv4Loopback(port: port))
+        let (input, output) = Connection(to: .ipv4Loopback(port: port)).streams
         output.writeBufferSize = bufferSize
         for stream in [input, output] {
             stream.schedule(in: .current, forMode: .default)

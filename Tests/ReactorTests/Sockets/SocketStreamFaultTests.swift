@@ -51,7 +51,7 @@ import Testing
     ) throws {
         let (reader, writer) = (Recorder(), Recorder())
         reader.readsEverything(by: 4)
-        if fault == .idleTimeoutSetEarly { fixture.output.idleTimeout = timeout }
+        if fault == .idleTimeoutSetEarly { fixture.connection.idleTimeout = timeout }
         if opensInput { fixture.input.start(reader) }
         fixture.output.start(writer)
         if fault != .idleTimeoutSetEarly { loop.serve { writer.events.count == 2 } }
@@ -60,8 +60,8 @@ import Testing
         let begin = time.now
         switch fault {
         case .reset: peer.send(pattern(10))
-        case .idleTimeout: fixture.output.idleTimeout = timeout
-        case .writeTimeout: fixture.output.writeTimeout = timeout
+        case .idleTimeout: fixture.connection.idleTimeout = timeout
+        case .writeTimeout: fixture.connection.writeTimeout = timeout
         case .securityLevel:
             fixture.output.setProperty(StreamSocketSecurityLevel.ssLv3, forKey: .socketSecurityLevelKey)
         case .lostBytes, .idleTimeoutSetEarly: break
@@ -90,8 +90,8 @@ import Testing
         let fixture = try SocketFixture(origin, isNarrow: true)
         try fixture.openBoth()
         let (peer, handed) = (try fixture.peer, Carrier(fixture.streams))
-        if fault == .idleTimeout || fault == .idleTimeoutSetEarly { fixture.output.idleTimeout = timeout }
-        if fault == .writeTimeout { fixture.output.writeTimeout = timeout }
+        if fault == .idleTimeout || fault == .idleTimeoutSetEarly { fixture.connection.idleTimeout = timeout }
+        if fault == .writeTimeout { fixture.connection.writeTimeout = timeout }
         // A peer with unread bytes goes: a reset, in all families.
         if fault == .lostBytes { #expect(fixture.output.write([1]) == 1) }
         let cause = try JoinableThread(name: "cause") {
@@ -124,7 +124,7 @@ import Testing
             if isScheduled { loop.serve { reader.events.last == .hasBytesAvailable } }
             waitUntil { fixture.input.hasBytesAvailable }
             if error == .timedOut {
-                fixture.output.writeTimeout = timeout
+                fixture.connection.writeTimeout = timeout
                 while fixture.output.write(pattern(100_000)) > 0 {}
             } else {
                 try fixture.peer.close()
@@ -157,7 +157,7 @@ import Testing
             (pipe.readEnd, Errno.notSocket), (FileDescriptor(rawValue: 1_000_000), .badFileDescriptor),
         ]
         for (descriptor, error) in cases {
-            let pair = Stream.connection(descriptor: descriptor)
+            let pair = Connection(descriptor: descriptor, closeWhenDone: false).streams
             pair.input.open()
             pair.output.open()
             #expect(pair.output.writeOnce([1]) == -1 && pair.output.streamErrno == error)

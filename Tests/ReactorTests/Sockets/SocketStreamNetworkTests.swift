@@ -10,7 +10,7 @@ struct SocketStreamNetworkTests {
     @Test func `an unreachable network is an error of both halves`() async {
         await #expect(processExitsWith: .success) {
             try OwnNetwork.run {
-                let (input, output) = Stream.connection(to: SocketAddress("192.0.2.1:80")!)
+                let (input, output) = Connection(to: SocketAddress("192.0.2.1:80")!).streams
                 for stream in [input, output] as [Stream] { stream.open() }
                 try #require(input.read(upTo: 1).isEmpty && output.writeOnce([1]) == -1)
                 try #require(input.streamErrno == .networkUnreachable)
@@ -26,7 +26,7 @@ struct SocketStreamNetworkTests {
             try OwnNetwork.run {
                 let file = try FileDescriptor.open("/proc/sys/net/ipv4/ip_local_port_range", .writeOnly)
                 try file.closeAfter { _ = try file.writeAll("40000 40000".utf8) }
-                let input = Stream.connection(to: .ipv4Loopback(port: 40_000)).input
+                let input = Connection(to: .ipv4Loopback(port: 40_000)).streams.input
                 input.open()
                 try #require(input.read(upTo: 1).isEmpty && input.streamErrno == .connectionRefused)
             }

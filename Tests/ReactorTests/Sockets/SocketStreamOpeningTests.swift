@@ -70,7 +70,7 @@ import Testing
         }
         #expect(result.message.contains("65535"))
         let other = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
-            _ = Stream.connection(descriptor: FileDescriptor(rawValue: -1))
+            _ = Connection(descriptor: FileDescriptor(rawValue: -1), closeWhenDone: false).streams
         }
         #expect(other.message.contains("-1"))
     }
@@ -80,7 +80,7 @@ import Testing
     @Test(arguments: AddressKind.allCases)
     func `a refusal is delivered once to each half that is opened`(kind: AddressKind) throws {
         let (reader, writer) = (Recorder(), Recorder())
-        let pair = Stream.connection(to: refusingAddress(kind))
+        let pair = Connection(to: refusingAddress(kind)).streams
         let error = kind == .path ? Errno.noSuchFileOrDirectory : .connectionRefused
         pair.output.delegate = writer
         pair.output.schedule(in: loop, forMode: .default)
@@ -103,7 +103,7 @@ import Testing
     @Test(arguments: ["", "nobody.invalid"])
     func `an unknown host is a resolver error of both halves, and of their calls`(host: String) throws {
         let recorder = Recorder()
-        let (input, output) = Stream.connection(toHost: host, port: 80)
+        let (input, output) = Connection(toHost: host, port: 80).streams
         input.start(recorder)
         output.open()
         #expect(output.writeOnce([1]) == -1 && output.streamStatus == .error)
@@ -118,8 +118,8 @@ import Testing
     @Test func `connecting fails after the timeout`() throws {
         try withVirtualTime { time in
             let (server, recorder) = (try FullServer(), Recorder())
-            let pair = Stream.connection(to: server.address)
-            pair.output.connectTimeout = .seconds(20)
+            let options = Connection.Options(connectTimeout: .seconds(20))
+            let pair = Connection(to: server.address, options: options).streams
             pair.input.start(recorder)
             time.advance(by: .seconds(19))
             #expect(recorder.events.isEmpty)
@@ -133,8 +133,8 @@ import Testing
         let server = try SocketServer()
         let port = try #require(server.address.port)
         for _ in 0..<20 {
-            let (input, output) = Stream.connection(toHost: "127.0.0.1", port: port)
-            input.idleTimeout = .seconds(3600)
+            let options = Connection.Options(idleTimeout: .seconds(3600))
+            let (input, output) = Connection(toHost: "127.0.0.1", port: port, options: options).streams
             let (reader, writer) = (Recorder(), Recorder())
             let before = loop.statistics.wakeUps.byThread
             input.start(reader)
@@ -147,12 +147,12 @@ import Testing
 
     @Test func `a client may connect again in its error callback`() throws {
         let (refusing, server, recorder) = (refusingAddress(), try SocketServer(), Recorder())
-        var pair = Stream.connection(to: refusing)
+        var pair = Connection(to: refusing).streams
         defer { recorder.onEvent = { _, _ in } }  // which retains the recorder
         recorder.onEvent = { stream, event in
             guard event == .errorOccurred else { return }
             for half in [pair.input, pair.output] as [Stream] { half.close() }
-            pair = Stream.connection(to: server.address)
+            pair = Connection(to: server.address).streams
             pair.input.start(recorder)
             pair.output.open()
             #expect(pair.output.write([1]) == 1)
@@ -168,7 +168,7 @@ import Testing
     @Test(arguments: [true, false])
     func `one half may be closed while connecting, and the other continues`(closesInput: Bool) throws {
         let server = try FullServer(.path)
-        let (input, output) = Stream.connection(to: server.address)
+        let (input, output) = Connection(to: server.address).streams
         let (closed, left): (Stream, Stream) = closesInput ? (input, output) : (output, input)
         let (first, second) = (Recorder(), Recorder())
         for (stream, recorder) in [(closed, first), (left, second), (closed, first)] {
@@ -192,7 +192,7 @@ import Testing
         let server = try FullServer()
         weak var (known, other, connection): (AnyObject?, AnyObject?, AnyObject?)
         do {
-            let pair = Stream.connection(to: server.address)
+            let pair = Connection(to: server.address).streams
             (known, other) = (pair.input.internals, pair.output.internals)
             connection = pair.input.sharedConnection
             try #require(connection != nil)

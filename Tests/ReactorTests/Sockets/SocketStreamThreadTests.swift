@@ -36,7 +36,7 @@ import Testing
     @Test(arguments: [true, false])
     func `closing a half ends its wait for the connection`(closesBoth: Bool) throws {
         let server = try FullServer()
-        let pair = Stream.connection(to: server.address)
+        let pair = Connection(to: server.address).streams
         pair.input.open()
         pair.output.open()
         let (handed, reader) = (Carrier(pair), KernelThread.current)
@@ -61,7 +61,7 @@ import Testing
             let fixture = try SocketFixture(.descriptor, isNarrow: true)
             let peer = try fixture.peer
             fixture.output.writeBufferSize = 65_536
-            fixture.output.writeTimeout = .microseconds(Int64.random(in: 1...1000, using: &random))
+            fixture.connection.writeTimeout = .microseconds(Int64.random(in: 1...1000, using: &random))
             try fixture.openBoth()
             let readsAll = Bool.random(using: &random)
             let reader = try JoinableThread(name: "reader") {

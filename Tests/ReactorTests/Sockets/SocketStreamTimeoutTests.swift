@@ -13,7 +13,7 @@ import Testing
     func `the write timeout applies again whenever the peer stops`(origin: SocketOrigin) throws {
         try withVirtualTime { time in
             let fixture = try SocketFixture(origin, isNarrow: true)
-            fixture.output.writeTimeout = .seconds(100)
+            fixture.connection.writeTimeout = .seconds(100)
             try fixture.start(reader, writer)
             func fill() -> Int {
                 var sent = 0
@@ -41,7 +41,7 @@ import Testing
     func `received and sent bytes count as activity`(origin: SocketOrigin) throws {
         try withVirtualTime { time in
             let fixture = try SocketFixture(origin)
-            fixture.output.idleTimeout = .seconds(10)
+            fixture.connection.idleTimeout = .seconds(10)
             reader.readsEverything()
             try fixture.start(reader, writer)
             for count in 1...3 {
@@ -61,7 +61,7 @@ import Testing
     @Test func `a write timeout wakes no thread while no byte waits`() async {
         await #expect(processExitsWith: .success) {
             let fixture = try SocketFixture(.descriptor)
-            fixture.output.writeTimeout = .nanoseconds(1)
+            fixture.connection.writeTimeout = .nanoseconds(1)
             try fixture.openBoth()
             try #require(fixture.output.writeOnce([1]) == 1)
             let passes = try streamsLoop().performSynchronously { RunLoop.current.passesInAWhile() }
@@ -73,18 +73,18 @@ import Testing
     #if DEBUG
     @Test func `no timer outlives its timeout or the streams`() throws {
         let fixture = try SocketFixture()
-        fixture.input.idleTimeout = .milliseconds(1)
-        fixture.input.idleTimeout = nil
+        fixture.connection.idleTimeout = .milliseconds(1)
+        fixture.connection.idleTimeout = nil
         try fixture.openBoth()
         #expect(fixture.input.timeoutTimer == nil)
         for closes in [false, true] {
-            fixture.input.idleTimeout = .seconds(3600)
+            fixture.connection.idleTimeout = .seconds(3600)
             let timer = try #require(fixture.input.timeoutTimer)
             #expect(timer.isValid)
-            if closes { fixture.closeBoth() } else { fixture.input.idleTimeout = nil }
+            if closes { fixture.closeBoth() } else { fixture.connection.idleTimeout = nil }
             #expect(!timer.isValid && fixture.input.timeoutTimer == nil)
         }
-        fixture.input.setProperty(Duration.seconds(3600), forKey: .socketIdleTimeoutKey)
+        fixture.connection.idleTimeout = .seconds(3600)
         #expect(fixture.input.timeoutTimer == nil)
     }
 
@@ -100,7 +100,7 @@ import Testing
                     return fixture.closeBoth()
                 }
                 repeat {
-                    fixture.input.setProperty(Duration.seconds(3600), forKey: .socketIdleTimeoutKey)
+                    fixture.connection.idleTimeout = .seconds(3600)
                     isSetting.count()
                 } while fixture.streams.contains { $0.streamStatus != .closed }
             }

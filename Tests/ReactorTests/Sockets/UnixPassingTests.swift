@@ -102,12 +102,11 @@ import Testing
 
     @Test func `a connection knows its peer's process`() throws {
         let unix = try SocketFixture(.descriptor)
-        #expect(unix.input.peerCredentials?.processIdentifier == getpid())
-        #expect(unix.output.peerCredentials?.userIdentifier == getuid())
+        #expect(unix.connection.peerCredentials?.processIdentifier == getpid())
+        #expect(unix.connection.peerCredentials?.userIdentifier == getuid())
         let tcp = try SocketFixture(.ipv4)
-        #expect(tcp.input.peerCredentials == nil)
+        #expect(tcp.connection.peerCredentials == nil)
         try tcp.openBoth()
-        #expect(tcp.input.peerCredentials == nil)
-        #expect(InputStream(data: []).peerCredentials == nil)
+        #expect(tcp.connection.peerCredentials == nil)
     }
 }

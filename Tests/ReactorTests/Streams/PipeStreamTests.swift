@@ -188,7 +188,7 @@ enum EndsKind: CaseIterable {
     @Test func `closing a buffered output keeps the accepted bytes in order`() throws {
         let (peer, other) = try SocketPeer.pair()
         SocketPeer.narrow(other.rawValue)
-        let (input, output) = Stream.connection(descriptor: other, closeWhenDone: true)
+        let (input, output) = Connection(descriptor: other).streams
         output.writeBufferSize = 1000
         for stream in [input, output] { stream.open() }
         let (writing, sent) = (Carrier(output), Shared(0))

@@ -127,8 +127,9 @@ final class Fixture {
         case .socket:
             let (peer, other) = try socketPair()
             try feed(FileDescriptor(rawValue: peer))
-            return Stream.connection(descriptor: FileDescriptor(rawValue: other), closeWhenDone: true).input
-        case .connection: return Stream.connection(to: try connect { [bytes] peer in peer.send(bytes) }).input
+            return Connection(descriptor: FileDescriptor(rawValue: other)).streams.input
+        case .connection:
+            return Connection(to: try connect { [bytes] peer in peer.send(bytes) }).streams.input
         default:
             let pair = Stream.boundPair(bufferSize: bytes.count)
             pair.output.open()
@@ -151,9 +152,9 @@ final class Fixture {
         case .outputSocket:
             let (peer, other) = try SocketPeer.pair()
             peers.append(peer)
-            return Stream.connection(descriptor: other, closeWhenDone: true).output
+            return Connection(descriptor: other).streams.output
         case .outputConnection:
-            return Stream.connection(to: try connect { peer in _ = peer.receiveToEnd() }).output
+            return Connection(to: try connect { peer in _ = peer.receiveToEnd() }).streams.output
         default:
             let pair = Stream.boundPair(bufferSize: 65_536)
             pair.input.open()

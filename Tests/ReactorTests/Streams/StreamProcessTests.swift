@@ -124,7 +124,7 @@ private func failToWrite(_ number: CInt, isScheduled: Bool) throws {
     try pipe.readEnd.close()
     peer.close()
     let (isPipe, piped) = (number == SIGPIPE, OutputStream(descriptor: pipe.writeEnd, closeWhenDone: true))
-    let connected = Stream.connection(descriptor: socket, closeWhenDone: true).output
+    let connected = Connection(descriptor: socket).streams.output
     for output in isPipe ? [piped, connected] : [OutputStream(path: path)] {
         let recorder = Recorder()
         recorder.onEvent = { stream, event in

@@ -33,7 +33,7 @@ import Testing
     {
         await #expect(processExitsWith: .success) {
             let (socket, pipe) = (FileDescriptor(rawValue: try socketPair().0), try FileDescriptor.pipe())
-            let former = Stream.connection(descriptor: socket, closeWhenDone: true)
+            let former = Connection(descriptor: socket).streams
             guard former.input.setProperty(false, forKey: .shouldCloseNativeSocketKey) else { exit(1) }
             let streams = [socket, pipe.readEnd].map { InputStream(descriptor: $0, closeWhenDone: true) }
             streams[1].open()

@@ -62,31 +62,7 @@ extension StreamProxy: CustomStringConvertible, CustomReflectable {
     }
 }
 
-// MARK: - Streams
-
-extension Stream {
-    /// The proxy to connect through; nil to connect directly, which is the default. Both halves of a pair
-    /// share it.
-    ///
-    /// Opening fails with an ``IOError``: with ``IOError/Reason/proxy(_:)`` if the proxy does not connect; if it cannot be
-    /// reached itself, with a subject that names the proxy. ``Stream/peerAddress`` is
-    /// the proxy's.
-    /// - Precondition: Set before the pair is opened, on a stream that connects to a host or to an IP
-    ///   address; or, without effect, on one of a bound pair.
-    package var proxy: StreamProxy? {
-        get { property(forKey: .streamProxy) as? StreamProxy }
-        set {
-            require(
-                setProperty(newValue, forKey: .streamProxy) || isBound,
-                "A proxy can be set only before a stream that connects to a host or to an IP address is opened."
-            )
-        }
-    }
-}
-
-extension Stream.PropertyKey {
-    static let streamProxy = Self("ReactorStreamProxy")
-}
+// MARK: - Cocoa's dictionary
 
 extension StreamProxy {
     /// The proxy that Cocoa's dictionary describes; nil if a key or a value is missing, unknown or

@@ -267,11 +267,6 @@ extension StreamEngine.State {
 }
 
 extension StreamEngine {
-    func property(_ key: Stream.PropertyKey) -> Any? {
-        let backend = backend
-        return backend.property(key) ?? StreamProperties.bridge?.property(key, native: backend.property)
-    }
-
     func setProperty(_ value: Any?, _ key: Stream.PropertyKey) -> Bool {
         // A stream at its end, or closed, uses no offset any more; that of a hand-off is its worker's.
         guard key != .fileCurrentOffsetKey || state.withLock({ $0.mayMove }) else { return false }
