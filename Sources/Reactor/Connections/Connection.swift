@@ -113,7 +113,7 @@ public final class Connection: Sendable {
         writeBufferSize = options.writeBufferSize
         let (input, output) = socket.makeStreams()
         halves = Halves(input: input, output: output)
-        options.apply(to: socket, isAccepted: isAccepted)
+        socket.setOptions(options, isAccepted: isAccepted)
         if let security { _ = protect(by: security) }
     }
 

@@ -28,7 +28,7 @@ public final class SendQueue: Sendable {
         case dropOldest
     }
 
-    /// How many bytes may wait, besides those that the stream has accepted: see ``Connection/Options/writeBufferSize``. A message
+    /// How many bytes may wait, besides those that the stream has accepted: see ``ConnectionOptions/writeBufferSize``. A message
     /// counts as 64 at least.
     public let limit: Int
     /// What happens to a message for which there is no room.

@@ -10,7 +10,7 @@ struct SocketDetails {
         case custom(SocketDetails)
     }
 
-    var options = SocketOptions()
+    var options = ConnectionOptions.pair
     var serviceType: SocketServiceType?
     var requirements = SocketRequirements()
     /// Makes the connection.
@@ -29,27 +29,7 @@ struct SocketDetails {
     var closing: SharedDescriptor?
 }
 
-// MARK: - Options
-
-/// The options of a pair of socket streams.
-struct SocketOptions {
-    /// How long resolving, connecting and the handshakes may take: less than the kernel's two minutes of SYN
-    /// retries, as in BSD.
-    var connectTimeout: Duration = .seconds(75)
-    var idleTimeout: Duration?
-    var writeTimeout: Duration?
-    /// How long closing may take; nil for ``shortestCloseTimeout``, and as long as what waits takes at ``lowestRate``.
-    var closeTimeout: Duration?
-    /// Of a socket that the connection makes.
-    var kernel = KernelSocketOptions()
-
-    /// As long as nginx's lingering_time.
-    static let shortestCloseTimeout = Duration.seconds(30)
-    /// 1 KiB a second: slower than any network in use, and fast enough that a peer holds 64 KiB for a minute only.
-    static let lowestRate = 1024.0
-    /// The kernel's buffer of a peer that was fast has megabytes.
-    static let longestCloseTimeout = Duration.seconds(300)
-}
+// MARK: - Service types
 
 /// One of Cocoa's network service types, and its differentiated services code point according to RFC 4594.
 struct SocketServiceType {

@@ -28,6 +28,13 @@ final class SocketTimeouts: Sendable {
 }
 
 extension SocketConnection {
+    /// As long as nginx's lingering_time.
+    private static let shortestCloseTimeout = Duration.seconds(30)
+    /// 1 KiB a second: slower than any network in use, and fast enough that a peer holds 64 KiB for a minute only.
+    private static let lowestRate = 1024.0
+    /// The kernel's buffer of a peer that was fast has megabytes.
+    private static let longestCloseTimeout = Duration.seconds(300)
+
     /// How long sending the rest of a closed connection's bytes, and waiting for the peer, may take.
     func limits(of closing: borrowing Closing) -> WriteBuffer.Limits {
         var limits = closing.limits
@@ -38,8 +45,8 @@ extension SocketConnection {
 
     private func defaultCloseTimeout(_ bufferedCount: Int) -> Duration {
         let count = bufferedCount + shared.unacknowledgedByteCount
-        let timeout = SocketOptions.shortestCloseTimeout + .seconds(Double(count) / SocketOptions.lowestRate)
-        return min(timeout, SocketOptions.longestCloseTimeout)
+        let timeout = Self.shortestCloseTimeout + .seconds(Double(count) / Self.lowestRate)
+        return min(timeout, Self.longestCloseTimeout)
     }
 
     func noteSent(_ count: Int, isBlocked: Bool) {
@@ -60,10 +67,10 @@ extension SocketConnection {
         timeouts.isAwaited.store(true, ordering: .sequentiallyConsistent)
     }
 
-    var timeoutOptions: SocketOptions { state.withLock { $0.details.options } }
+    var options: ConnectionOptions { state.withLock { $0.details.options } }
 
     /// Changes the timeouts, also of an open connection, and begins them anew.
-    func changeTimeouts(_ change: (inout SocketOptions) -> Void) {
+    func changeTimeouts(_ change: (inout ConnectionOptions) -> Void) {
         state.withLock { change(&$0.details.options) }
         startTimeouts()
         if let timeouts, isBlocked { timeouts.stall.restart() }
@@ -131,7 +138,7 @@ extension SocketConnection {
 
 extension SocketConnection.State {
     /// The options of a connection that is established; nil if all are the defaults.
-    fileprivate var optionsInUse: SocketOptions? {
+    fileprivate var optionsInUse: ConnectionOptions? {
         guard case .custom(let details) = detailsBox, case .ready = progress, !isClosed else { return nil }
         return details.options
     }

@@ -95,8 +95,8 @@ open class Stream {
     /// terminal that are still in the kernel or a write buffer are sent in the background; the process does
     /// not exit before that, for up to five seconds. A socket is shut down first, and input that still
     /// arrives is read and dropped, so that unread input does not make the kernel discard written bytes. The
-    /// peer may take no byte for the ``Connection/Options/writeTimeout``, or 30 seconds; and all of it may take 30 seconds and
-    /// as long as the bytes do at 1 KiB a second, or a connection's ``Connection/Options/closeTimeout``. Then it is reset.
+    /// peer may take no byte for the ``ConnectionOptions/writeTimeout``, or 30 seconds; and all of it may take 30 seconds and
+    /// as long as the bytes do at 1 KiB a second, or a connection's ``ConnectionOptions/closeTimeout``. Then it is reset.
     ///
     /// The kernel closes sockets that are still open when the process exits, and discards unsent bytes if
     /// there is unread input: close streams before that. In a child of fork(2), closing a stream of the

@@ -45,7 +45,7 @@ extension Listener.Connections {
     ///   - security: What protects the bytes, such as ReactorTLS's `.tls(.server(identity))`; nil for plain text. The task
     ///     of the connection makes the handshake.
     ///   - limit: How many connections there are at once. The others wait in the kernel's backlog. A connection counts until
-    ///     its task has ended and its descriptor is closed, which may be later: see ``Connection/Options/closeTimeout``.
+    ///     its task has ended and its descriptor is closed, which may be later: see ``ConnectionOptions/closeTimeout``.
     ///   - limitPerPeer: How many of them may come from one IPv4 address, also mapped into IPv6, or from one IPv6 network of
     ///     64 bits. Further ones are reset.
     ///   - body: Serves a connection, which nothing has opened yet.

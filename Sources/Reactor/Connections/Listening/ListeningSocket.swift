@@ -50,7 +50,7 @@ extension FileDescriptor {
         _ options: Listener.Options, _ family: SocketAddress.Family
     ) throws(Errno) {
         // Accepted sockets inherit them, which saves calls for each.
-        options.connection.kernelOptions.apply(to: self)
+        options.connection.apply(to: self)
         if options.reusesPort { try setOption(SOL_SOCKET, SO_REUSEPORT, 1) }
         guard family == .ipv4 || family == .ipv6 else { return }
         if options.reusesAddress { try setOption(SOL_SOCKET, SO_REUSEADDR, 1) }

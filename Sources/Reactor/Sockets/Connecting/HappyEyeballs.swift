@@ -21,7 +21,7 @@ final class HappyEyeballs {
 
     typealias Outcome = Result<ConnectedSocket, Errno>
 
-    private let options: KernelSocketOptions
+    private let options: ConnectionOptions
     private let completion: (Outcome) -> Void
     private var addresses: ArraySlice<SocketAddress> = []
     private var attempts: [Attempt] = []
@@ -30,7 +30,7 @@ final class HappyEyeballs {
     private var hasEnded = false
 
     /// - Parameter completion: Called once, unless ``cancel()`` is called before.
-    init(_ options: KernelSocketOptions = KernelSocketOptions(), completion: @escaping (Outcome) -> Void) {
+    init(_ options: ConnectionOptions = .pair, completion: @escaping (Outcome) -> Void) {
         (self.options, self.completion) = (options, completion)
     }
 

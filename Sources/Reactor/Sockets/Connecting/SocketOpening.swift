@@ -95,8 +95,7 @@ private final class OpeningSteps: EventSource {
                     steps.perform { buffer.isEmpty ? $0.beginHandshake() : $0.fail(Errno.canceled) }
                 })
         }
-        let options = connection.details?.options.kernel ?? KernelSocketOptions()
-        race = HappyEyeballs(options) { [weak self] outcome in self?.connected(outcome) }
+        race = HappyEyeballs(connection.options) { [weak self] outcome in self?.connected(outcome) }
         switch proxy.map({ .host($0.host, port: $0.port) }) ?? connection.origin {
         case .descriptor: break
         case .address(let address): race?.connect(to: [address])

@@ -8,7 +8,7 @@ import SystemPackage
 /// ```
 ///
 /// The proxy's name is resolved, and its addresses are tried; the name of the host goes to the proxy as it
-/// is, so that no resolver of this machine sees it. The ``Connection/Options/connectTimeout`` covers all of it.
+/// is, so that no resolver of this machine sees it. The ``ConnectionOptions/connectTimeout`` covers all of it.
 public struct StreamProxy: Hashable, Sendable {
     /// The protocol that the proxy speaks.
     @nonexhaustive public enum Kind: Hashable, Sendable {
