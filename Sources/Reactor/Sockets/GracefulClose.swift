@@ -24,7 +24,7 @@ final class GracefulClose: EventSource {
     private let limits: WriteBuffer.Limits
     private var timer: Timer?
     private var interval: Duration = .milliseconds(1)
-    private var unacknowledged: Int
+    private var unacknowledged = Int.max
     private var lastProgress = Deadline.now
     private var lastInput = Deadline.now
     private var isAtEnd = false
@@ -37,7 +37,6 @@ final class GracefulClose: EventSource {
         self.readsInput = readsInput
         self.limits = limits ?? WriteBuffer.Limits()
         self.engine = engine
-        unacknowledged = socket.unacknowledgedByteCount
         super.init(-1, for: [])
     }
 
@@ -90,7 +89,7 @@ final class GracefulClose: EventSource {
         }
         switch socket.discardInput() {
         case .open: return true
-        case .atEnd: return socket.unacknowledgedByteCount > 0 && !socket.hasLostBytes
+        case .atEnd: return socket.unacknowledgedByteCount > 0 && !socket.isDisconnected
         case .failed: return false
         }
     }
@@ -141,12 +140,12 @@ final class GracefulClose: EventSource {
         guard !isEnded else { return }
         // Getting SO_ERROR clears it, and the stream may still be reading.
         if readsInput, let error = socket.socketError { return fail(error) }
-        if socket.hasLostBytes { return fail(.connectionReset) }
+        let (now, left) = (Deadline.now, socket.unacknowledgedByteCount)
+        if left > 0, socket.isDisconnected { return fail(.connectionReset) }
         if !readsInput, socket.events(among: 0) & CInt(POLLERR | POLLHUP) != 0 { return cancel() }
         // At exit nothing else reads, and unread input would reset the connection.
         if PendingOutput.isExiting { _ = socket.discardInput() }
         if readsInput, !isRegistered, !isAtEnd, case .atEnd = socket.discardInput() { isAtEnd = true }
-        let (now, left) = (Deadline.now, socket.unacknowledgedByteCount)
         if left < unacknowledged { (unacknowledged, lastProgress) = (left, now) }
         let (stall, silence) = (lastProgress.duration(to: now), lastInput.duration(to: now))
         let hasWaited = min(stall, silence) >= Self.quietTimeout || stall >= Self.sendingTimeout

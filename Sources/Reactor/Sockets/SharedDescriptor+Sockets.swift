@@ -95,12 +95,15 @@ extension SharedDescriptor {
 
     /// Whether there are sent bytes that the peer will never acknowledge, because the connection was reset; also if another
     /// call has taken the error.
-    var hasLostBytes: Bool {
+    var hasLostBytes: Bool { isDisconnected && unacknowledgedByteCount > 0 }
+
+    /// Whether the connection is over in both directions.
+    var isDisconnected: Bool {
         let state = try? use { (number) throws(Errno) in
             // The state of the connection is the first byte of the answer.
             try FileDescriptor(rawValue: number).option(CInt(IPPROTO_TCP), TCP_INFO) & 0xff
         }
-        return state == Self.closedState && unacknowledgedByteCount > 0
+        return state == Self.closedState
     }
 
     /// TCP_CLOSE of tcp(7).
