@@ -12,7 +12,7 @@ let reader = LineReader(child.standardOutput!, text: .repair, into: (), on: line
 reader.start { report in
     print("\(report.output.lineCount) lines, \(report.ending)")
     let end = ProcessSource(child.process) { _, termination in
-        print("\(termination.reason), \(termination.resourceUse.userTime) of processor time")
+        print("\(termination.reason), \(termination.userTime) of processor time")
         RunLoop.current.stop()
     }
     try? RunLoop.current.add(end, forMode: .default)

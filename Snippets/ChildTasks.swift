@@ -5,4 +5,4 @@ let child = try ChildProcess.spawn(
     .init("sh", ["-c", "for i in 1 2 3; do echo $i; sleep 1; done"], standardOutput: .stream))
 for try await line in child.standardOutput!.lines { print(line) }
 let termination = try await RunLoop.main.termination(of: child.process)
-print("\(termination.reason), \(termination.resourceUse.userTime) of processor time")
+print("\(termination.reason), \(termination.userTime) of processor time")

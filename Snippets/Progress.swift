@@ -3,7 +3,8 @@ import Reactor
 
 // Finds the longest line of a file. Shows progress on the loop; Ctrl-C cancels.
 let path = CommandLine.arguments.dropFirst().first ?? "/etc/services"
-let reader = LineReader(path: .init(path), into: 0, on: DispatchQueue(label: "lines")) { longest, line, _ in
+let input = InputStream(path: .init(path))
+let reader = LineReader(input, into: 0, on: DispatchQueue(label: "lines")) { longest, line, _ in
     longest = max(longest, line.byteCount)
 }
 

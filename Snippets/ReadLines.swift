@@ -2,7 +2,8 @@ import Dispatch
 import Reactor
 
 // Counts lines on a queue. The loop stays free, and receives the result.
-let reader = LineReader(path: "/etc/services", into: 0, on: DispatchQueue(label: "lines")) { count, line, _ in
+let input = InputStream(path: "/etc/services")
+let reader = LineReader(input, into: 0, on: DispatchQueue(label: "lines")) { count, line, _ in
     if line.byteCount > 40 { count += 1 }
 }
 reader.start { report in

@@ -9,7 +9,8 @@ Task {
     try await Listener.run(at: .ipv6Any(port: 7020)) { @MainActor client in
         words[client] = ""
         defer { words[client] = nil }
-        let reader = LineReader(path: "ticks.log", text: .repair, into: 0, on: queue) { errors, line, _ in
+        let reader = LineReader(InputStream(path: "ticks.log"), text: .repair, into: 0, on: queue) {
+            errors, line, _ in
             if line.hasSuffix("error") { errors += 1 }
         }
         reader.start { report in

@@ -15,7 +15,8 @@ print("ended")
 func serve(_ client: Connection, until shutdown: GracefulShutdown) async throws {
     words[client] = ""
     defer { words[client] = nil }
-    let reader = LineReader(path: "ticks.log", text: .repair, into: 0, on: queue) { errors, line, _ in
+    let reader = LineReader(InputStream(path: "ticks.log"), text: .repair, into: 0, on: queue) {
+        errors, line, _ in
         if line.hasSuffix("error") { errors += 1 }
     }
     reader.start { report in

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 // A subscription is a node in a list that only grows. When a subscriber leaves, its eventfd is closed, and the node waits
@@ -199,3 +200,5 @@ uint32_t reactor_count_forks(void) {
     pthread_once(&once, install_handlers);
     return reactor_fork_count();
 }
+
+const char *reactor_signal_name(int signal) { return sigabbrev_np(signal); }

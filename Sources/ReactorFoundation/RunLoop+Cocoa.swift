@@ -41,6 +41,12 @@ extension Reactor.RunLoop {
         return deadline.map { Date($0) }
     }
 
+    /// Does the same as `Reactor`'s `perform(inModes:_:)`.
+    @_disfavoredOverload
+    public func perform(inModes modes: [Mode], block: @escaping @Sendable () -> Void) {
+        perform(inModes: modes, block)
+    }
+
     /// Runs once in `mode`, like ``run(mode:before:)``.
     public func acceptInput(forMode mode: Mode, before limitDate: Date) {
         run(mode: mode, before: limitDate)

@@ -7,7 +7,7 @@ extension Reactor.Stream.PropertyKey {
     /// connection.
     ///
     /// A level other than ``StreamSocketSecurityLevel/none``, the default, needs ReactorTLS: without it,
-    /// streams do not open, and open ones end, with `IOError.Reason.securityUnavailable`. With it,
+    /// streams do not open, and open ones end, with `IOError.Reason.unsupported`. With it,
     /// the handshake is a part of opening, and on open streams it begins at once. The peer's certificate is
     /// checked, and must be for the host. A stream whose settings ReactorTLS's `startTLS(_:)` has set keeps
     /// them: no level and no dictionary changes them, or removes the protection.
@@ -15,7 +15,7 @@ extension Reactor.Stream.PropertyKey {
 
     /// A dictionary with keys of ``StreamSOCKSProxyConfiguration``; nil for no proxy. Set before opening.
     ///
-    /// A stream with a dictionary that is no usable proxy fails with `IOError.Reason.proxyUnavailable`
+    /// A stream with a dictionary that is no usable proxy fails with `IOError.Reason.unsupported`
     /// instead of connecting directly.
     public static let socksProxyConfigurationKey = Self("kCFStreamPropertySOCKSProxy")
 

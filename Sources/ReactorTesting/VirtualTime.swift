@@ -83,9 +83,10 @@ public final class VirtualTime: Sendable {
         last.invalidate()
         var passCount = 0
         while passCount < Self.mostPasses, !TestScope.isOverdue {
-            let (othersWait, callCount) = (domain.othersWait, callCount)
+            let (othersWait, callCount) = (domain.othersWait, domain.loop.timersAndBlocksCalled)
             let result = domain.loop.run(in: mode, until: end, returnAfterSourceHandled: true)
-            if result == .handledSource || result == .stopped || self.callCount > callCount {
+            if result == .handledSource || result == .stopped || domain.loop.timersAndBlocksCalled > callCount
+            {
                 passCount += 1
             } else if othersWait {
                 break
@@ -94,12 +95,6 @@ public final class VirtualTime: Sendable {
                 _ = poll(nil, 0, 1)
             }
         }
-    }
-
-    /// How many timers and blocks the loop has called.
-    private var callCount: Int {
-        let callbacks = domain.loop.statistics.callbacks
-        return callbacks.timers + callbacks.blocks
     }
 
     /// Suspends the task for `duration` of virtual time.

@@ -6,8 +6,8 @@ import Reactor
 import SystemPackage
 
 private func overview() {
-    let reader = LineReader(path: "/etc/services", into: 0, on: DispatchQueue(label: "lines")) {
-        count, line, _ in
+    let input = InputStream(path: "/etc/services")
+    let reader = LineReader(input, into: 0, on: DispatchQueue(label: "lines")) { count, line, _ in
         if line.byteCount > 40 { count += 1 }
     }
     reader.start { report in
@@ -25,8 +25,8 @@ private func runTimer() {
 }
 
 private func readLines() {
-    let reader = LineReader(path: "/etc/services", into: 0, on: DispatchQueue(label: "lines")) {
-        longest, line, _ in
+    let input = InputStream(path: "/etc/services")
+    let reader = LineReader(input, into: 0, on: DispatchQueue(label: "lines")) { longest, line, _ in
         longest = max(longest, line.byteCount)
     }
     reader.start { report in
@@ -325,7 +325,7 @@ private func compare(_ loop: RunLoop, waitForAMinute: () -> Void) {
     let before = loop.statistics
     waitForAMinute()
     let after = loop.statistics
-    print("wake-ups:", after.wakeUps.total - before.wakeUps.total)
+    print("wake-ups:", after.wakeUps - before.wakeUps)
     print("passes:", after.passes - before.passes)
 }
 

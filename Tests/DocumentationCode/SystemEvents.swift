@@ -23,7 +23,7 @@ private func build() async throws {
         .init("make", ["-j4"], standardOutput: .stream, standardError: .standardOutput))
     for try await line in child.standardOutput!.lines { print(line) }
     let termination = try await RunLoop.main.termination(of: child.process)
-    print(termination.reason, termination.resourceUse.userTime)
+    print(termination.reason, termination.userTime)
 }
 
 private func end(_ child: ChildProcess.Spawned) {
@@ -60,9 +60,10 @@ private final class Cache {
 }
 
 private func freeMemory(_ cache: Cache) throws {
-    let pressure = try PressureSource(.memory, stalledFor: .milliseconds(150), within: .seconds(2)) {
-        _, event in
-        if event == .stalled { cache.removeAll() }
+    let pressure = try PressureSource(
+        at: "/proc/pressure/memory", stalledFor: .milliseconds(150), within: .seconds(2)
+    ) { _, error in
+        if error == nil { cache.removeAll() }
     }
     try RunLoop.current.add(pressure, forMode: .common)
 }

@@ -66,8 +66,8 @@ private func handoffs() {
     }
     RunLoop.current.run(in: .default)
 
-    let reader = LineReader(path: "/var/log/syslog", into: 0, on: DispatchQueue(label: "lines")) {
-        count, line, place in
+    let (log, queue) = (InputStream(path: "/var/log/syslog"), DispatchQueue(label: "lines"))
+    let reader = LineReader(log, into: 0, on: queue) { count, line, place in
         if line.byteCount > 80 { count += 1 }
     }
     reader.start { report in
@@ -91,7 +91,7 @@ private func runLoops() throws {
 
     let before = RunLoop.main.statistics
     // …
-    let wakeUps = RunLoop.main.statistics.wakeUps.total - before.wakeUps.total
+    let wakeUps = RunLoop.main.statistics.wakeUps - before.wakeUps
     print(wakeUps == 0 ? "idle" : "woken \(wakeUps) times")
 
     let loop = RunLoop.current

@@ -116,7 +116,10 @@ func echoPort() throws {
     let (port, echo) = (SocketPort(), Echo())
     port.setDelegate(echo)
     RunLoop.main.add(port, forMode: .common)
-    print(try SocketAddress.local(of: FileDescriptor(rawValue: port.socket)).port ?? 0)
+    let address = port.address.withUnsafeBytes {
+        SocketAddress($0.baseAddress!.assumingMemoryBound(to: sockaddr.self), length: socklen_t($0.count))
+    }
+    print(address?.port ?? 0)
     while !echo.isDone, RunLoop.main.run(mode: .default, before: Deadline.distantFuture) {}
     port.invalidate()
     print("ended")

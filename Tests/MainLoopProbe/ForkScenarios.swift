@@ -291,11 +291,11 @@ private struct Ignored: ChunkProcessor {
 /// Closes, in a child, the parent's sockets that are bound to paths, as a server's forked workers do.
 @MainActor func boundPathsInChild() throws {
     let paths = ["listener", "datagrams"].map { "/tmp/reactor-probe-\(getpid())-\($0)" }
-    let listener = try Listener(SocketAddress(unixPath: paths[0])) { _, _ in
+    let listener = try Listener(SocketAddress(unixPath: FilePath(paths[0]))) { _, _ in
     } faults: {
         print($1)
     }
-    let socket = try DatagramSocket(boundTo: SocketAddress(unixPath: paths[1])) { _, _, _ in
+    let socket = try DatagramSocket(boundTo: SocketAddress(unixPath: FilePath(paths[1]))) { _, _, _ in
     } events: {
         print($1)
     }

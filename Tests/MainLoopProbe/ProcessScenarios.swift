@@ -75,7 +75,7 @@ func unblockSignals() {
 /// Releases a source of the parent in a child, and prints what the parent's monitor has been sent.
 func pressureSourceInChild() throws {
     var source: PressureSource? = try PressureSource(
-        .memory, of: .full, stalledFor: .seconds(2), within: .seconds(2)
+        at: "/proc/pressure/memory", stalledFor: .seconds(2), within: .seconds(2), byAll: true
     ) { _, _ in }
     print(ForkedChild.ending { source = nil })
     var sum = 0

@@ -165,7 +165,8 @@ import Testing
                 let child = try ChildProcess.spawn(.init("sleep", ["0.1"])).process
                 try loop.add(ProcessSource(child) { _, _ in loop.stop() }, forMode: .default)
             default:
-                let reader = LineReader(path: lines.path, into: 0, on: .global()) { count, _, _ in count += 1
+                let reader = LineReader(InputStream(path: lines.path), into: 0, on: .global()) {
+                    count, _, _ in count += 1
                 }
                 reader.start { report in
                     #expect(report.output.value == 200_000)

@@ -78,7 +78,15 @@ package final class SocketPeer: Sendable {
     }
 
     package var localAddress: SocketAddress {
-        get throws { try SocketAddress.local(of: descriptor) }
+        get throws {
+            var (storage, length) = (sockaddr_storage(), socklen_t(MemoryLayout<sockaddr_storage>.size))
+            return try withUnsafeMutablePointer(to: &storage) {
+                try $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { address in
+                    try SystemCall.make { getsockname(number, address, &length) }
+                    return SocketAddress(address, length: length)!
+                }
+            }
+        }
     }
 
     package var number: CInt { descriptor.rawValue }

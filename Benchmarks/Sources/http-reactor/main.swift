@@ -32,7 +32,7 @@ if CommandLine.arguments.last == "curl" {
     let curl = try ChildProcess.spawn(.init("/usr/bin/curl", arguments, standardError: .null)).process
     // Not those of all children: openssl has made the certificate.
     guard let ended = curl.wait(), ended.reason == .exited(status: 0) else { fatalError("curl has failed") }
-    let used = ended.resourceUse
+    let used = ended
     try? FileManager.default.removeItem(atPath: configuration)
     workload.end(
         child: HTTPWorkload.Usage(

@@ -38,13 +38,14 @@ if CommandLine.arguments.last == "tasks" {
         report("finished", totals)
     }
 } else if CommandLine.arguments.count > 2 {
-    let reader = LineReader(path: path, text: .repair, into: Totals(), on: queue) { totals, bytes, line in
+    let reader = LineReader(InputStream(path: path), text: .repair, into: Totals(), on: queue) {
+        totals, bytes, line in
         totals.lines += 1
         totals.bytes += bytes.utf8.count + line.terminatorLength
     }
     reader.start { report("\($0.ending)", $0.output.value) }
 } else {
-    let reader = LineReader(path: path, into: Totals(), on: queue) { totals, bytes, line in
+    let reader = LineReader(InputStream(path: path), into: Totals(), on: queue) { totals, bytes, line in
         totals.lines += 1
         totals.bytes += bytes.byteCount + line.terminatorLength
     }

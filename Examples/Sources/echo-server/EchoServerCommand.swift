@@ -53,7 +53,7 @@ struct EchoServerCommand: ParsableCommand {
     /// The address to listen on.
     private var address: SocketAddress {
         get throws {
-            if let path { return try SocketAddress(unixPath: path) }
+            if let path { return try SocketAddress(unixPath: FilePath(path)) }
             guard let address = SocketAddress(host, port: port) else {
                 throw ValidationError(
                     "--host must be a numeric address; host names are not resolved: \(host)")

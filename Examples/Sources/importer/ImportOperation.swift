@@ -13,7 +13,7 @@ final class ImportOperation: RunLoopOperation, @unchecked Sendable {
     private var reader: LineReader<StopImport>?
 
     /// What was imported, up to the end, an error or a cancellation.
-    private(set) var output: LineReader<StopImport>.Output?
+    private(set) var output: LineOutput<StopImport>?
     /// How often the progress has changed.
     private(set) var updateCount = 0
 
@@ -55,7 +55,7 @@ final class ImportOperation: RunLoopOperation, @unchecked Sendable {
         onProgress(progress)
     }
 
-    private func end(_ report: HandoffReport<LineReader<StopImport>.Output>) {
+    private func end(_ report: HandoffReport<LineOutput<StopImport>>) {
         reader = nil
         output = report.output
         let result: Result<Void, any Error> =

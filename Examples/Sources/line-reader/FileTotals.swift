@@ -17,7 +17,7 @@ struct FileTotals {
     init(path: String) { self.path = path }
 
     /// Creates the results from the report on a file, which may have been read only in part.
-    init(path: String, _ report: HandoffReport<LineReader<LineVisitor>.Output>) {
+    init(path: String, _ report: HandoffReport<LineOutput<LineVisitor>>) {
         self.path = path
         switch report.ending {
         case .finished: isWhole = true

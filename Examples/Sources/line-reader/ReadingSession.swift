@@ -50,7 +50,7 @@ final class ReadingSession {
     /// Records a file that is not read, because the program is about to end.
     func skip(_ file: String) { totals.add(FileTotals(path: file)) }
 
-    private func fileCompleted(_ file: String, _ report: HandoffReport<LineReader<LineVisitor>.Output>) {
+    private func fileCompleted(_ file: String, _ report: HandoffReport<LineOutput<LineVisitor>>) {
         console.clear()
         let result = FileTotals(path: file, report)
         totals.add(result)

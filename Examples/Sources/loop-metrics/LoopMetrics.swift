@@ -8,12 +8,10 @@ final class LoopMetrics {
     private typealias Number = KeyPath<RunLoop.Statistics, Int>
 
     private static var counted: [(String, Number)] {
-        [
-            ("passes", \.passes), ("wake_ups", \.wakeUps.total), ("callbacks", \.callbacks.total),
-        ]
+        [("passes", \.passes), ("wake_ups", \.wakeUps), ("callbacks", \.callbacks)]
     }
     private static var measured: [(String, Number)] {
-        [("pending_blocks", \.pending.blocks), ("pending_jobs", \.pending.jobs)]
+        [("pending_blocks", \.pendingBlocks), ("pending_jobs", \.pendingJobs)]
     }
 
     private let timer: Reactor.Timer
@@ -39,7 +37,7 @@ final class LoopMetrics {
                 counter.increment(by: now[keyPath: number] - last[keyPath: number])
             }
             for (gauge, number) in gauges { gauge.record(now[keyPath: number]) }
-            let firings = max(now.callbacks.timers - last.callbacks.timers, 1)
+            let firings = max(now.timerFirings - last.timerFirings, 1)
             lateness.record((now.timerLateness - last.timerLateness) / .seconds(firings))
             busy.record((now.callbackTime - last.callbackTime) / .seconds(1))
             worked.record((now.processorTime - last.processorTime) / .seconds(1))

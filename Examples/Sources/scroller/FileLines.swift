@@ -45,7 +45,9 @@ final class FileLines: Rows {
     func findLines(progress: @escaping () -> Void) {
         // A longer line arrives in pieces, of which the first counts.
         let framer = LineFramer(overflow: .split)
-        let reader = LineReader(path: path, into: (), on: DispatchQueue(label: "lines"), framer: framer) {
+        let reader = LineReader(
+            InputStream(path: path), into: (), on: DispatchQueue(label: "lines"), framer: framer
+        ) {
             [self] _, _, line in note(line)
         }
         reader.start(inModes: [.common], progress: { _ in progress() }, completion: { _ in progress() })

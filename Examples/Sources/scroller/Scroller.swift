@@ -99,7 +99,7 @@ final class Scroller {
         needsDisplay = true
         // Not here: the stream delivers no events while its delegate is being called.
         if trackingEnd > .now, loop.currentMode != .tracking {
-            loop.perform(after: .zero) { [self] in track() }
+            Timer.scheduled(after: .zero) { [self] _ in track() }
         }
     }
 

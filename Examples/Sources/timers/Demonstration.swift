@@ -26,9 +26,9 @@ final class Demonstration {
         let timers = modes.map { name, mode in
             Timer.scheduled(every: interval, forMode: mode) { timer in self.timerFired(timer, name) }
         }
-        loop.perform(after: interval * 6.5) {
+        Timer.scheduled(after: interval * 6.5) { _ in
             self.drag()
-            self.loop.perform(after: self.interval * 6) { self.loop.stop() }
+            Timer.scheduled(after: self.interval * 6) { _ in self.loop.stop() }
         }
         loop.run(in: .default)
         for timer in timers { timer.invalidate() }

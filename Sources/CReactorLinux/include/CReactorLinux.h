@@ -164,6 +164,9 @@ REACTOR_SAFE bool reactor_event_count_wait(struct reactor_event_count *count, ui
 
 // MARK: POSIX signals
 
+/// The name of `signal` without SIG, such as INT; NULL if it has none.
+const char *reactor_signal_name(int signal);
+
 /// Subscribes to `signal`. Returns an eventfd that counts its deliveries, and stores in `token` what ends the
 /// subscription; or -1 with errno.
 REACTOR_SAFE int reactor_signal_subscribe(int signal, uintptr_t *token);

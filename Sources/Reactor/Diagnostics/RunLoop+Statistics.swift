@@ -7,55 +7,10 @@ extension RunLoop {
     /// ```swift
     /// let before = RunLoop.main.statistics
     /// // …
-    /// let wakeUps = RunLoop.main.statistics.wakeUps.total - before.wakeUps.total
+    /// let wakeUps = RunLoop.main.statistics.wakeUps - before.wakeUps
     /// print(wakeUps == 0 ? "idle" : "woken \(wakeUps) times")
     /// ```
     public struct Statistics: Sendable, Hashable {
-        /// What has ended the loop's sleeps. A sleep counts under one of these.
-        public struct WakeUps: Sendable, Hashable {
-            /// A timer was due, or the deadline of a run.
-            public var byTime = 0
-            /// A descriptor was ready.
-            public var byDescriptor = 0
-            /// Another thread had posted something, or called ``RunLoop/wakeUp()``.
-            public var byThread = 0
-
-            /// All of them.
-            public var total: Int { byTime + byDescriptor + byThread }
-        }
-
-        /// How often handlers have been called.
-        public struct Callbacks: Sendable, Hashable {
-            /// Timers.
-            public var timers = 0
-            /// Descriptor sources, signal sources, listeners, sockets, streams' delegates and drains of the main queue.
-            public var events = 0
-            /// Signalled sources, mailboxes among them.
-            public var sources = 0
-            /// Observers, and blocks with an order.
-            public var observers = 0
-            /// Posted blocks.
-            public var blocks = 0
-            /// Jobs of executors.
-            public var jobs = 0
-
-            /// All of them.
-            public var total: Int { timers + events + sources + observers + blocks + jobs }
-        }
-
-        /// What waits for the loop's thread.
-        public struct Pending: Sendable, Hashable {
-            /// Blocks that the loop has not taken in.
-            public var blocks = 0
-            /// Changes by other threads, as additions and removals.
-            public var changes = 0
-            /// Signals of sources.
-            public var signals = 0
-            /// Jobs of the loop's executors. Those that other threads have given count as one for each executor until the
-            /// loop takes them in.
-            public var jobs = 0
-        }
-
         /// What one item has cost. Items of the same name share an entry: without labels, and outside debug mode, all
         /// timers do.
         public struct LedgerEntry: Sendable, Hashable {
@@ -74,17 +29,25 @@ extension RunLoop {
 
         /// Iterations of the loop, nested runs included.
         public var passes = 0
-        /// What has ended the loop's sleeps: together, how often it has slept, without a sleep in progress. A hosted loop's
-        /// host sleeps in its place.
-        public var wakeUps = WakeUps()
-        /// How often handlers have been called.
-        public var callbacks = Callbacks()
+        /// Sleeps that a timer has ended, or the deadline of a run. A hosted loop's host sleeps in its place.
+        public var wakeUpsByTime = 0
+        /// Sleeps that a descriptor has ended.
+        public var wakeUpsByDescriptor = 0
+        /// Sleeps that another thread has ended: it had posted something, or called ``RunLoop/wakeUp()``.
+        public var wakeUpsByThread = 0
+        /// How often handlers have been called: of timers, events, sources and observers, posted blocks, and jobs of executors.
+        public var callbacks = 0
+        /// How many of these calls were of timers.
+        public var timerFirings = 0
         /// How late timers have fired, added up, as far as it was measured.
         public var timerLateness = Duration.zero
         /// How late a timer has fired at most. A timer in a mode that does not run is late, too.
         public var greatestTimerLateness = Duration.zero
-        /// What waits now.
-        public var pending = Pending()
+        /// Blocks that the loop has not taken in.
+        public var pendingBlocks = 0
+        /// Jobs that wait for the loop's executors. Those that other threads have given count as one for each executor until
+        /// the loop takes them in.
+        public var pendingJobs = 0
         /// CPU time of the loop's thread since it started; zero until it first uses its loop.
         ///
         /// Always on: the kernel counts (`CLOCK_THREAD_CPUTIME_ID`), and is asked only when the statistics are read. Unlike
@@ -94,6 +57,9 @@ extension RunLoop {
         /// What has been measured, the items that have woken the loop most first. After a thousand names the rest shares an
         /// entry.
         public var ledger: [LedgerEntry] = []
+
+        /// How often the loop has slept, without a sleep in progress.
+        public var wakeUps: Int { wakeUpsByTime + wakeUpsByDescriptor + wakeUpsByThread }
 
         /// The elapsed time in handlers, as far as it was measured: how long they kept the loop from doing anything else.
         ///
@@ -107,33 +73,28 @@ extension RunLoop {
     public var statistics: Statistics {
         let meter = inbox.meter
         let measured = meter.measurements
-        let wakeUps = Statistics.WakeUps(
-            byTime: meter.wakeUpsByTime.value, byDescriptor: meter.wakeUpsByDescriptor.value,
-            byThread: meter.wakeUpsByThread.value)
         return Statistics(
-            passes: meter.passes.value, wakeUps: wakeUps,
-            callbacks: .init(
-                timers: meter.timers.value, events: meter.events.value, sources: meter.sources.value,
-                observers: meter.observers.value, blocks: meter.blocks.value, jobs: meter.jobs.value),
+            passes: meter.passes.value, wakeUpsByTime: meter.wakeUpsByTime.value,
+            wakeUpsByDescriptor: meter.wakeUpsByDescriptor.value,
+            wakeUpsByThread: meter.wakeUpsByThread.value,
+            callbacks: timersAndBlocksCalled + meter.others.value, timerFirings: meter.timers.value,
             timerLateness: .nanoseconds(measured.lateness),
             greatestTimerLateness: .nanoseconds(measured.greatestLateness),
-            pending: pending, processorTime: .nanoseconds(meter.processorClock.nanoseconds),
+            pendingBlocks: inbox.pendingCounts.blocks,
+            pendingJobs: executors.withLock { $0.reduce(0) { $0 + $1.queuedCount } },
+            processorTime: .nanoseconds(meter.processorClock.nanoseconds),
             ledger: measured.accounts.map(Statistics.LedgerEntry.init).sorted(
                 by: Statistics.LedgerEntry.precedes))
     }
+
+    /// How many timers and blocks the loop has called.
+    package var timersAndBlocksCalled: Int { inbox.meter.timers.value + inbox.meter.blocks.value }
 
     /// Whether the loop sleeps, and no thread has woken it.
     package var isAsleep: Bool { inbox.isWaiting && !inbox.isWokenByThread }
 
     /// Whether tasks may have jobs for the loop.
     package var hasExecutors: Bool { executors.withLock { !$0.isEmpty } }
-
-    private var pending: Statistics.Pending {
-        let inbox = inbox.pendingCounts
-        let jobs = executors.withLock { $0.reduce(0) { $0 + $1.queuedCount } }
-        return Statistics.Pending(
-            blocks: inbox.blocks, changes: inbox.commands, signals: inbox.signals, jobs: jobs)
-    }
 }
 
 extension RunLoop.Statistics.LedgerEntry {

@@ -6,9 +6,9 @@ public import SystemPackage
 /// Any descriptor that epoll(7) supports can be watched: sockets, pipes, FIFOs, terminals, eventfds, timerfds, other epolls.
 /// Adding one that it does not support, such as a regular file's, throws `Errno.notPermitted`: open such a file as a stream.
 ///
-/// The handler is called once in each pass of the loop while the descriptor is ready, so it should read or write, change its
-/// ``interest``, or ``EventSource/cancel()``. It is not called again before it has returned, however deep activations nest. It
-/// is called and destroyed on the loop's thread, so it may capture what is not `Sendable`.
+/// The handler is called once in each pass of the loop while the descriptor is ready, so it should read or write, or call
+/// ``setInterest(_:)`` or ``EventSource/cancel()``. It is not called again before it has returned, however deep activations
+/// nest. It is called and destroyed on the loop's thread, so it may capture what is not `Sendable`.
 ///
 /// Use a non-blocking descriptor (`O_NONBLOCK`), and expect `Errno.wouldBlock` if other code may read or write it too:
 /// readiness is what the kernel has reported last, and another handler of the same pass may have consumed it. If an
@@ -65,9 +65,6 @@ public final class DescriptorSource: EventSource {
 
     /// The descriptor that is watched.
     public var descriptor: FileDescriptor { FileDescriptor(rawValue: number) }
-
-    /// What the descriptor is watched for.
-    public override var interest: Readiness { super.interest }
 
     /// Changes what the descriptor is watched for in all the source's modes, with immediate effect.
     ///

@@ -25,7 +25,7 @@
 /// Any thread may use a budget, and hand-offs of any loops may share it.
 public final class ByteBudget: Sendable {
     /// The most bytes in use at a time. A single chunk is always allowed.
-    public let limit: Int
+    package let limit: Int
     private let queue: Mutex<BudgetQueue>
 
     /// Creates an unused budget.

@@ -31,10 +31,12 @@ import SystemPackage
 /// The hand-off owns the stream: it opens it, is its delegate, and closes it at the end. Until then no other code may read the
 /// stream, and the offset of a file cannot be set; a processor that does so traps if the stream is a file's. A task waits for
 /// the result of ``InputStream/handOff(to:on:limits:)``.
-public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
+public final class ChunkHandoff<Output: Sendable>: Sendable {
     private let worker: ChunkWorker
     private let state: Mutex<State>
     private let loop: RunLoop
+    /// For a processor that looks at it within a chunk.
+    private let isCancelled: Flag
 
     private struct State: Sendable {
         /// Nil once the hand-off has been started.
@@ -51,11 +53,18 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     ///   - processor: Belongs to the worker from now on.
     ///   - queue: The queue that calls the processor.
     ///   - limits: The most bytes in flight.
-    public init(
+    public convenience init<Processor: ChunkProcessor>(
         _ stream: InputStream, to processor: sending Processor, on queue: DispatchQueue,
         limits: HandoffLimits = HandoffLimits()
-    ) {
-        loop = .current
+    ) where Processor.Output == Output {
+        self.init(stream, to: processor, on: queue, limits, isCancelled: Flag())
+    }
+
+    init<Processor: ChunkProcessor>(
+        _ stream: InputStream, to processor: sending Processor, on queue: DispatchQueue,
+        _ limits: HandoffLimits, isCancelled: Flag
+    ) where Processor.Output == Output {
+        (loop, self.isCancelled) = (.current, isCancelled)
         worker = ChunkWorker(ProcessorBox(processor), on: queue, limits)
         state = Mutex(State(stream: LoopOwned(stream, on: loop), engine: stream.engine))
     }
@@ -119,7 +128,7 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     /// - Precondition: Called once, on the thread that created the hand-off, with at least one mode.
     public func start(
         inModes modes: [RunLoop.Mode] = [.default], progress: ((HandoffProgress) -> Void)? = nil,
-        completion: @escaping (HandoffReport<Processor.Output>) -> Void
+        completion: @escaping (HandoffReport<Output>) -> Void
     ) {
         require(
             !modes.isEmpty,
@@ -131,7 +140,7 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
         }
         guard let stream else { fatalError("ChunkHandoff.start(inModes:) must be called only once.") }
         let reader = ChunkReader(stream.value, worker, progress: progress) { conclusion in
-            completion(HandoffReport(conclusion, conclusion.output as! Processor.Output))
+            completion(HandoffReport(conclusion, conclusion.output as! Output))
         }
         reader.start(on: loop, modes)
     }
@@ -143,7 +152,10 @@ public final class ChunkHandoff<Processor: ChunkProcessor>: Sendable {
     /// that a read of a borrowed descriptor that is under way, of a file for example, ends first.
     /// Bytes in flight are not processed. The completion reports ``HandoffEnding/cancelled`` and the
     /// number of processed bytes.
-    public func cancel() { worker.cancel() }
+    public func cancel() {
+        worker.cancel()
+        isCancelled.raise()
+    }
 
     /// Stops calling the processor and reading the stream until ``resume()``, so that a consumer without room
     /// for more output can stop the input. May be called from any thread at any time, even before the start.

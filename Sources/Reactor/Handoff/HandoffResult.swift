@@ -36,7 +36,7 @@ extension InputStream {
             throw engine.failure(error)
         }
         let (loop, modes) = scheduled ?? (parker.loop, parker.executor.modes)
-        let result = HandoffResult<Processor>(at: parker, isCancelled: Task.isCancelled)
+        let result = HandoffResult<Processor.Output>(at: parker, isCancelled: Task.isCancelled)
         let stream = LoopOwned(self, on: loop)
         let transferred = Transferred(processor)
         let executor = loop.executor()
@@ -57,10 +57,10 @@ extension InputStream {
 }
 
 /// What a task waits for that has handed a stream off.
-private final class HandoffResult<Processor: ChunkProcessor>: Sendable {
+private final class HandoffResult<Output: Sendable>: Sendable {
     private struct State {
-        var handoff: ChunkHandoff<Processor>?
-        var report: HandoffReport<Processor.Output>?
+        var handoff: ChunkHandoff<Output>?
+        var report: HandoffReport<Output>?
         var isCancelled: Bool
     }
 
@@ -73,7 +73,7 @@ private final class HandoffResult<Processor: ChunkProcessor>: Sendable {
     }
 
     /// Called on the loop's thread, before the hand-off starts.
-    func set(_ handoff: ChunkHandoff<Processor>) {
+    func set(_ handoff: ChunkHandoff<Output>) {
         let isCancelled = state.withLock { state in
             state.handoff = handoff
             return state.isCancelled
@@ -82,7 +82,7 @@ private final class HandoffResult<Processor: ChunkProcessor>: Sendable {
     }
 
     /// Called on the loop's thread, as the hand-off's completion.
-    func set(_ report: HandoffReport<Processor.Output>) {
+    func set(_ report: HandoffReport<Output>) {
         state.withLock { $0.report = report }
         parker.unpark()
     }
@@ -98,7 +98,7 @@ private final class HandoffResult<Processor: ChunkProcessor>: Sendable {
     /// The report; nil if `loop` has ended without one.
     func wait(
         for loop: RunLoop, isolation: isolated (any Actor)?
-    ) async -> HandoffReport<Processor.Output>? {
+    ) async -> HandoffReport<Output>? {
         while true {
             if let report = state.withLock({ $0.report }) { return report }
             if loop.inbox.isClosed { return nil }

@@ -3,9 +3,9 @@ import Synchronization
 
 /// Reports what looks like a mistake in a program, and switches on what loops measure of their callbacks.
 ///
-/// With `REACTOR_DEBUG=1` in the environment, or ``isDebugging`` set, the library reports the mistakes of ``Report/Kind`` on
-/// standard error, each in a sentence. Items are named by their labels. Timers, sources, observers, descriptor sources and
-/// posted blocks are also named by the file and the line that made them, unless that was in Cocoa's spelling.
+/// With `REACTOR_DEBUG=1` in the environment, or ``isDebugging`` set, the library reports likely mistakes on standard error,
+/// each in a sentence. Items are named by their labels. Timers, sources, observers, descriptor sources and posted blocks are
+/// also named by the file and the line that made them, unless that was in Cocoa's spelling.
 ///
 /// ```swift
 /// LoopDiagnostics.isDebugging = true
@@ -16,44 +16,44 @@ import Synchronization
 public enum LoopDiagnostics {
     /// What looks like a mistake.
     public struct Report: Sendable, Hashable, CustomStringConvertible {
-        /// The kinds of mistakes that are reported.
-        @nonexhaustive public enum Kind: Sendable, Hashable {
-            /// A callback kept its loop from serving anything else for longer than ``LoopDiagnostics/slowCallback``. Runs of
-            /// the loop within the callback do not count.
-            case slowCallback
-            /// A callback has run for longer than ``LoopDiagnostics/slowCallback`` and has not returned. Reported again at ten
-            /// times the limit; its return is reported as ``slowCallback``.
-            case blockedLoop
-            /// The loop of a thread of Dispatch's or Swift's pool was used, which that thread does not run.
-            case runLoopOnPoolThread
-            /// The last reference to a scheduled stream was released, which has closed it, before it had delivered an event.
-            case releasedStream
-            /// A scheduled stream was not open for more than a second, had bytes, an end or an error for so long and no
-            /// delegate, or has a delegate that does not implement ``StreamDelegate/stream(_:handle:)``. Or an open stream
-            /// had a delegate for so long, had never been used, and was scheduled nowhere. Or a child process waited for so
-            /// long because the pipe of its output was full, and no code had begun to read that.
-            case silentStream
-            /// Items were due or ready for more than a second in modes that had never run; or a loop ended that had not
-            /// served them, or was never run at all.
-            case unservedItems
-            /// A loop's thread ended before its tasks. A library thread runs their remaining jobs.
-            case lateJob
-            /// The task that served a connection of ``Listener/Connections/run(security:limit:limitPerPeer:_:)`` has thrown
-            /// an error.
-            case failedConnection
-            /// A listener cannot accept connections for now, for example because the process has no more descriptors.
-            case listenerFault
-            /// The process exits before accepted bytes of streams have been sent. Reported without debug mode, too.
-            case unsentBytes
-        }
-
-        /// What kind of mistake it is.
-        public let kind: Kind
+        /// What kind of mistake it is, such as `slowCallback`, for a filter or a metric: see <doc:Diagnostics>.
+        public let kind: String
         /// What has happened, and what to do, in a sentence or two. The wording may change.
         public let text: String
 
         /// The same as ``text``.
         public var description: String { text }
+    }
+
+    /// The raw values are those of ``Report/kind``.
+    enum Kind: String {
+        /// A callback kept its loop from serving anything else for longer than ``slowCallback``. Runs of
+        /// the loop within the callback do not count.
+        case slowCallback
+        /// A callback has run for longer than ``slowCallback`` and has not returned. Reported again at ten
+        /// times the limit; its return is reported as `slowCallback`.
+        case blockedLoop
+        /// The loop of a thread of Dispatch's or Swift's pool was used, which that thread does not run.
+        case runLoopOnPoolThread
+        /// The last reference to a scheduled stream was released, which has closed it, before it had delivered an event.
+        case releasedStream
+        /// A scheduled stream was not open for more than a second, had bytes, an end or an error for so long and no
+        /// delegate, or has a delegate that does not implement ``StreamDelegate/stream(_:handle:)``. Or an open stream
+        /// had a delegate for so long, had never been used, and was scheduled nowhere. Or a child process waited for so
+        /// long because the pipe of its output was full, and no code had begun to read that.
+        case silentStream
+        /// Items were due or ready for more than a second in modes that had never run; or a loop ended that had not
+        /// served them, or was never run at all.
+        case unservedItems
+        /// A loop's thread ended before its tasks. A library thread runs their remaining jobs.
+        case lateJob
+        /// The task that served a connection of ``Listener/Connections/run(security:limit:limitPerPeer:_:)`` has thrown
+        /// an error.
+        case failedConnection
+        /// A listener cannot accept connections for now, for example because the process has no more descriptors.
+        case listenerFault
+        /// The process exits before accepted bytes of streams have been sent. Reported without debug mode, too.
+        case unsentBytes
     }
 
     private typealias ReportHandler = @Sendable (Report) -> Void
@@ -113,7 +113,7 @@ public enum LoopDiagnostics {
     static var isMeasuring: Bool { reactor_diagnostics_switches() & 3 != 0 }
 
     /// Reports a mistake. Called with nothing locked.
-    static func report(_ kind: Report.Kind, _ text: String) { report(Report(kind: kind, text: text)) }
+    static func report(_ kind: Kind, _ text: String) { report(Report(kind: kind.rawValue, text: text)) }
 
     /// Reports that a listener backs off, which its owner may have no closure for.
     static func report(listenerFault error: String) {

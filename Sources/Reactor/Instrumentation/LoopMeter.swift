@@ -29,11 +29,9 @@ final class LoopMeter: Sendable {
     let wakeUpsByThread = Counter()
 
     let timers = Counter()
-    let events = Counter()
-    let sources = Counter()
-    let observers = Counter()
     let blocks = Counter()
-    let jobs = Counter()
+    /// Events, signalled sources, observers and jobs.
+    let others = Counter()
 
     /// How many blocks and executors the loop has taken in and not served.
     let waiting = Counter()

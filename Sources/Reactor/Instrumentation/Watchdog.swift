@@ -13,8 +13,8 @@ struct Complaint: Sendable {
     /// Another one than before if something has happened meanwhile: the mistake has not lasted then.
     let occasion: String
 
-    init(_ kind: LoopDiagnostics.Report.Kind, _ text: String, occasion: String = "") {
-        (report, self.occasion) = (LoopDiagnostics.Report(kind: kind, text: text), occasion)
+    init(_ kind: LoopDiagnostics.Kind, _ text: String, occasion: String = "") {
+        (report, self.occasion) = (LoopDiagnostics.Report(kind: kind.rawValue, text: text), occasion)
     }
 }
 

@@ -16,14 +16,14 @@ public struct LineFramer: Sendable {
     public static let defaultLimit = 1 << 20
 
     /// What ends a line.
-    public let terminator: LineTerminator
+    let terminator: LineTerminator
     /// The most bytes of a line, without its terminator.
-    public let limit: Int
+    @usableFromInline let limit: Int
     /// What happens to a line of more than `limit` bytes.
-    public let overflow: Overflow
+    let overflow: Overflow
     /// Whether to validate the bytes of each push as UTF-8 at once, which sets ``Line/isKnownUTF8`` for most
     /// lines. Validating line by line takes several times as long.
-    public var checksUTF8: Bool
+    package var checksUTF8: Bool
 
     let sequence: [UInt8]
     /// With so many pending bytes the line is too long, even if the last ones begin a terminator.
@@ -119,7 +119,7 @@ public struct LineFramer: Sendable {
 
 extension LineFramer {
     /// The number of lines that have ended.
-    public var lineCount: Int { progress.lineCount }
+    package var lineCount: Int { progress.lineCount }
 
     /// The number of bytes consumed, including those of a line that has not ended. After `LineTooLong`, of
     /// those before that line.
@@ -129,7 +129,7 @@ extension LineFramer {
     var deliveredByteCount: Int { isSkipping ? progress.lineStart : byteCount - carry.count }
 
     /// The most bytes of a line so far, without its terminator and whatever the limit.
-    public var longestLine: Int { progress.longestLine }
+    package var longestLine: Int { progress.longestLine }
 
     @usableFromInline
     struct Progress: Sendable {

@@ -3,14 +3,14 @@ struct LineProcessor<Value: Sendable>: ChunkProcessor {
     private var value: Value
     private var framer: LineFramer
     private let delivery: LineDelivery<Value>
-    private let atEnd: LineReader<Value>.EndBody?
+    private let atEnd: (@Sendable (inout Value) throws -> Void)?
     /// Checked after each line: a chunk may have thousands, and the closure may be slow.
     private let isCancelled: Flag
     /// The line, or the piece of one, that is not UTF-8. It was not delivered, and nothing follows it.
     private var refused: LineFramer.Line?
 
     init(
-        _ value: Value, _ delivery: LineDelivery<Value>, _ atEnd: LineReader<Value>.EndBody?,
+        _ value: Value, _ delivery: LineDelivery<Value>, _ atEnd: (@Sendable (inout Value) throws -> Void)?,
         _ framer: LineFramer, isCancelled: Flag
     ) {
         self.value = value
@@ -41,8 +41,8 @@ struct LineProcessor<Value: Sendable>: ChunkProcessor {
         return refusal.error
     }
 
-    var output: LineReader<Value>.Output {
-        LineReader.Output(
+    var output: LineOutput<Value> {
+        LineOutput(
             value: value, lineCount: refused.map { $0.number - 1 } ?? framer.lineCount,
             byteCount: refused?.offset ?? framer.deliveredByteCount, longestLine: framer.longestLine)
     }
@@ -72,7 +72,7 @@ struct LineDelivery<Value>: Sendable {
 
 extension LineDelivery where Value: Sendable {
     @inlinable
-    init(_ body: @escaping LineReader<Value>.Body) {
+    init(_ body: @escaping @Sendable (inout Value, RawSpan, LineFramer.Line) throws -> Void) {
         self.init(isText: false) { chunk, framer, value, isCancelled in
             try framer.push(chunk) { bytes, line in
                 try body(&value, bytes, line)
@@ -87,7 +87,10 @@ extension LineDelivery where Value: Sendable {
     }
 
     @inlinable
-    init(_ policy: TextPolicy, _ body: @escaping LineReader<Value>.TextBody) {
+    init(
+        _ policy: TextPolicy,
+        _ body: @escaping @Sendable (inout Value, String, LineFramer.Line) throws -> Void
+    ) {
         self.init(isText: true) { chunk, framer, value, isCancelled in
             try framer.push(chunk) { bytes, line in
                 try body(&value, line.deliverableText(bytes, policy), line)

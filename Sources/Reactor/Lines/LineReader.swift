@@ -1,5 +1,4 @@
 public import Dispatch
-public import SystemPackage
 
 /// Reads a stream line by line on a Dispatch queue, while its run loop stays free.
 ///
@@ -8,7 +7,8 @@ public import SystemPackage
 /// passed back to the loop at the end.
 ///
 /// ```swift
-/// let reader = LineReader(path: "/var/log/syslog", into: 0, on: DispatchQueue(label: "lines")) { count, line, place in
+/// let (log, queue) = (InputStream(path: "/var/log/syslog"), DispatchQueue(label: "lines"))
+/// let reader = LineReader(log, into: 0, on: queue) { count, line, place in
 ///     if line.byteCount > 80 { count += 1 }
 /// }
 /// reader.start { report in
@@ -18,32 +18,32 @@ public import SystemPackage
 /// RunLoop.current.run(in: .default)
 /// ```
 ///
+/// It is a ``ChunkHandoff``, which starts, suspends, resumes and explains it. ``ChunkHandoff/cancel()`` ends it after the
+/// current line; after ``ChunkHandoff/suspend()`` the remaining lines of the current chunk are still delivered.
+///
 /// A framer's limit of a line and the ``HandoffLimits`` bound the memory, whatever the file's size and however slow the
 /// closure. A task that wants the lines themselves iterates over ``InputStream/lines``.
-public final class LineReader<Value: Sendable>: Sendable {
-    /// The result of reading lines.
-    public struct Output: Sendable {
-        /// The closure's value.
-        public let value: Value
-        /// The number of lines delivered, including one that the closure threw in. A line in pieces counts
-        /// once, when it has ended.
-        public let lineCount: Int
-        /// The number of bytes up to the end of the last delivery, with its terminator. Continue there after
-        /// a stop, an error or a cancellation: no line is then lost or delivered twice. With
-        /// ``LineFramer/Overflow/split`` it may be inside a line.
-        public let byteCount: Int
-        /// The most bytes of a line, without its terminator, including a line that was not delivered because
-        /// it is not UTF-8.
-        public let longestLine: Int
-    }
+public typealias LineReader<Value: Sendable> = ChunkHandoff<LineOutput<Value>>
 
-    @usableFromInline typealias Body = @Sendable (inout Value, RawSpan, LineFramer.Line) throws -> Void
-    @usableFromInline typealias TextBody = @Sendable (inout Value, String, LineFramer.Line) throws -> Void
-    @usableFromInline typealias EndBody = @Sendable (inout Value) throws -> Void
+/// The result of a ``LineReader``.
+public struct LineOutput<Value: Sendable>: Sendable {
+    /// The closure's value.
+    public let value: Value
+    /// The number of lines delivered, including one that the closure threw in. A line in pieces counts
+    /// once, when it has ended.
+    public let lineCount: Int
+    /// The number of bytes up to the end of the last delivery, with its terminator. Continue there after
+    /// a stop, an error or a cancellation: no line is then lost or delivered twice. With
+    /// ``LineFramer/Overflow/split`` it may be inside a line.
+    public let byteCount: Int
+    /// The most bytes of a line, without its terminator, including a line that was not delivered because
+    /// it is not UTF-8.
+    public let longestLine: Int
+}
 
-    private let handoff: ChunkHandoff<LineProcessor<Value>>
-    private let isCancelled = Flag()
+// MARK: - Reading lines
 
+extension ChunkHandoff {
     /// Creates a reader of `stream` on the calling thread's loop.
     ///
     /// - Parameters:
@@ -57,25 +57,13 @@ public final class LineReader<Value: Sendable>: Sendable {
     ///   - atEnd: Called on the queue after the last line, once, for example to save what the value has collected; not after an
     ///     error, a stop or a cancellation. It may throw as `body` does.
     @inlinable
-    public convenience init(
+    public convenience init<Value: Sendable>(
         _ stream: InputStream, into value: Value, on queue: DispatchQueue, framer: LineFramer = LineFramer(),
         limits: HandoffLimits = HandoffLimits(),
         body: @escaping @Sendable (inout Value, RawSpan, LineFramer.Line) throws -> Void,
         atEnd: (@Sendable (inout Value) throws -> Void)? = nil
-    ) {
+    ) where Output == LineOutput<Value> {
         self.init(stream, into: value, LineDelivery(body), atEnd, on: queue, framer, limits)
-    }
-
-    /// Creates a reader of the file at `path` on the calling thread's loop. The parameters are those of
-    /// ``init(_:into:on:framer:limits:body:atEnd:)``.
-    @inlinable
-    public convenience init(
-        path: FilePath, into value: Value, on queue: DispatchQueue, framer: LineFramer = LineFramer(),
-        limits: HandoffLimits = HandoffLimits(),
-        body: @escaping @Sendable (inout Value, RawSpan, LineFramer.Line) throws -> Void,
-        atEnd: (@Sendable (inout Value) throws -> Void)? = nil
-    ) {
-        self.init(InputStream(path: path), into: value, LineDelivery(body), atEnd, on: queue, framer, limits)
     }
 
     /// Creates a reader of `stream`, as lines of text, on the calling thread's loop.
@@ -94,77 +82,24 @@ public final class LineReader<Value: Sendable>: Sendable {
     ///   - atEnd: Called on the queue after the last line, once, for example to save what the value has collected; not after an
     ///     error, a stop or a cancellation. It may throw as `body` does.
     @inlinable
-    public convenience init(
+    public convenience init<Value: Sendable>(
         _ stream: InputStream, text policy: TextPolicy, into value: Value, on queue: DispatchQueue,
         framer: LineFramer = LineFramer(), limits: HandoffLimits = HandoffLimits(),
         body: @escaping @Sendable (inout Value, String, LineFramer.Line) throws -> Void,
         atEnd: (@Sendable (inout Value) throws -> Void)? = nil
-    ) {
+    ) where Output == LineOutput<Value> {
         self.init(stream, into: value, LineDelivery(policy, body), atEnd, on: queue, framer, limits)
     }
 
-    /// Creates a reader of the file at `path`, as lines of text, on the calling thread's loop. The parameters
-    /// are those of ``init(_:text:into:on:framer:limits:body:atEnd:)``.
-    @inlinable
-    public convenience init(
-        path: FilePath, text policy: TextPolicy, into value: Value, on queue: DispatchQueue,
-        framer: LineFramer = LineFramer(), limits: HandoffLimits = HandoffLimits(),
-        body: @escaping @Sendable (inout Value, String, LineFramer.Line) throws -> Void,
-        atEnd: (@Sendable (inout Value) throws -> Void)? = nil
-    ) {
-        self.init(
-            InputStream(path: path), into: value, LineDelivery(policy, body), atEnd, on: queue, framer, limits
-        )
-    }
-
     @usableFromInline
-    init(
-        _ stream: InputStream, into value: Value, _ delivery: LineDelivery<Value>, _ atEnd: EndBody?,
-        on queue: DispatchQueue, _ framer: LineFramer, _ limits: HandoffLimits
-    ) {
+    convenience init<Value: Sendable>(
+        _ stream: InputStream, into value: Value, _ delivery: LineDelivery<Value>,
+        _ atEnd: (@Sendable (inout Value) throws -> Void)?, on queue: DispatchQueue, _ framer: LineFramer,
+        _ limits: HandoffLimits
+    ) where Output == LineOutput<Value> {
         require(framer.byteCount == 0, "A LineReader needs a framer that has not been used.")
+        let isCancelled = Flag()
         let processor = LineProcessor(value, delivery, atEnd, framer, isCancelled: isCancelled)
-        handoff = ChunkHandoff(stream, to: processor, on: queue, limits: limits)
+        self.init(stream, to: processor, on: queue, limits, isCancelled: isCancelled)
     }
-
-    /// The reader's progress. From any thread.
-    public var progress: HandoffProgress { handoff.progress }
-
-    /// What explanations call the reader; nil for none. From any thread.
-    public var label: String? {
-        get { handoff.label }
-        set { handoff.label = newValue }
-    }
-
-    /// How many bytes have been read and wait for the closure. From any thread.
-    public var waitingByteCount: Int { handoff.waitingByteCount }
-
-    /// Says in a sentence what the reader waits for; for a person, so the wording may change. From any thread.
-    public func explain() -> String { handoff.explain() }
-
-    /// Starts reading; see ``ChunkHandoff/start(inModes:progress:completion:)``.
-    public func start(
-        inModes modes: [RunLoop.Mode] = [.default], progress: ((HandoffProgress) -> Void)? = nil,
-        completion: @escaping (HandoffReport<Output>) -> Void
-    ) {
-        handoff.start(inModes: modes, progress: progress, completion: completion)
-    }
-
-    /// Ends the reading after the current line. May be called from any thread, and by the closure.
-    ///
-    /// The completion reports ``HandoffEnding/cancelled``, and an ``Output`` up to that line.
-    public func cancel() {
-        handoff.cancel()
-        isCancelled.raise()
-    }
-
-    /// Stops delivering lines and reading the stream until ``resume()``; see ``ChunkHandoff/suspend()``. May
-    /// be called from any thread, and by the closure.
-    ///
-    /// The remaining lines of the current chunk are still delivered: at most ``HandoffLimits/chunkSize``
-    /// bytes.
-    public func suspend() { handoff.suspend() }
-
-    /// Resumes a suspended reader; does nothing to others. From any thread.
-    public func resume() { handoff.resume() }
 }

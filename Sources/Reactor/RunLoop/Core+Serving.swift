@@ -198,7 +198,7 @@ extension RunLoop.Core {
             guard meter.call(watch.callbackKind, { watch.push(to: meter) }, { watch.serve() }) else {
                 continue
             }
-            meter.events.add()
+            meter.others.add()
             handled = true
             if onlyFirst { break }
         }

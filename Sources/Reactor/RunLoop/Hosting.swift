@@ -135,10 +135,10 @@ extension RunLoop {
         }
 
         /// Whether neither ``end()`` has been called nor the loop's thread has ended.
-        public var isValid: Bool { !isEnding }
+        package var isValid: Bool { !isEnding }
 
         /// The mode that the loop is in.
-        public private(set) var mode: Mode
+        package private(set) var mode: Mode
 
         /// Changes the mode: at once, or from within a handler after the other handlers of its pass, and from within a nested
         /// run after that.

@@ -85,7 +85,7 @@ public final class Mailbox<Message: Sendable>: Sendable {
     deinit { close() }
 
     /// Whether the mailbox accepts messages.
-    public var isOpen: Bool { !isClosed.isRaised }
+    package var isOpen: Bool { !isClosed.isRaised }
 
     /// Posts a message for the handler. May be called from any thread.
     ///

@@ -27,7 +27,7 @@ extension RunLoop {
     }
 
     /// Whether `timer` is in `mode` of this loop; for ``Mode/common``, whether it is one of the common items.
-    public func contains(_ timer: Timer, forMode mode: Mode) -> Bool {
+    package func contains(_ timer: Timer, forMode mode: Mode) -> Bool {
         let common = commonModes
         return timer.state.withLock { $0.loop === self && $0.membership.contains(mode, common: common) }
     }
@@ -78,7 +78,7 @@ extension RunLoop {
 
     /// Whether `source` is in `mode` of this loop; for ``Mode/common``, whether it is one of the common
     /// items.
-    public func contains(_ source: Source, forMode mode: Mode) -> Bool { source.contains(mode, in: self) }
+    package func contains(_ source: Source, forMode mode: Mode) -> Bool { source.contains(mode, in: self) }
 
     // MARK: Observers
 
@@ -102,7 +102,7 @@ extension RunLoop {
     /// Whether `observer` is in `mode` of this loop.
     ///
     /// - Precondition: Called on the loop's thread.
-    public func contains(_ observer: Observer, forMode mode: Mode) -> Bool {
+    package func contains(_ observer: Observer, forMode mode: Mode) -> Bool {
         requireCurrent("RunLoop.contains(_:forMode:) must be called")
         observer.requireLoopThread()
         return observer.loop === self && observer.membership.contains(mode, common: commonModes)
@@ -152,7 +152,7 @@ extension RunLoop {
     /// Whether `source` is in `mode` of this loop.
     ///
     /// - Precondition: Called on the loop's thread.
-    public func contains(_ source: EventSource, forMode mode: Mode) -> Bool {
+    package func contains(_ source: EventSource, forMode mode: Mode) -> Bool {
         requireCurrent("RunLoop.contains(_:forMode:) must be called")
         source.requireLoopThread()
         return source.loop === self && source.membership.contains(mode, common: commonModes)

@@ -80,7 +80,7 @@ extension RunLoop {
     /// - Returns: The token: ``Timer/invalidate()`` cancels.
     /// - Precondition: Called on the loop's thread.
     @discardableResult
-    public func perform(
+    package func perform(
         after delay: Duration, inModes modes: [Mode] = [.default], file: StaticString = #fileID,
         line: UInt = #line, _ block: @escaping () -> Void
     ) -> Timer {
@@ -121,12 +121,6 @@ extension RunLoop {
         // The caller may be an observer of the wait.
         wakeUp()
         return token
-    }
-
-    /// Does the same as ``perform(inModes:file:line:_:)``; Cocoa's spelling.
-    @_disfavoredOverload
-    public func perform(inModes modes: [Mode], block: @escaping @Sendable () -> Void) {
-        perform(inModes: modes, block)
     }
 
     @inline(__always)

@@ -126,7 +126,7 @@ public final class RunLoop: Sendable {
 
     /// Whether the loop is asleep, or about to be: true between ``Activities/beforeWaiting`` and
     /// ``Activities/afterWaiting``.
-    public var isWaiting: Bool { inbox.isWaiting }
+    package var isWaiting: Bool { inbox.isWaiting }
 
     /// Makes a sleeping loop run another pass; a loop that is awake will not sleep before its next pass.
     ///

@@ -64,12 +64,6 @@ public struct Deadline: InstantProtocol, Sendable, CustomStringConvertible {
     /// The duration from `right` to `left`; negative when `left` is earlier.
     public static func - (left: Deadline, right: Deadline) -> Duration { right.duration(to: left) }
 
-    /// Moves `deadline` by `duration`.
-    public static func += (deadline: inout Deadline, duration: Duration) { deadline = deadline + duration }
-
-    /// Moves `deadline` back by `duration`.
-    public static func -= (deadline: inout Deadline, duration: Duration) { deadline = deadline - duration }
-
     /// Whether `left` comes before `right`.
     public static func < (left: Deadline, right: Deadline) -> Bool {
         left.uptimeNanoseconds < right.uptimeNanoseconds

@@ -16,38 +16,15 @@ public protocol SubjectError: Error, Sendable, CustomStringConvertible {
 /// print(stream.streamError!)  // connect to example.org:80: Connection refused
 /// ```
 public struct IOError: SubjectError, Hashable {
-    /// What was attempted.
-    @nonexhaustive public enum Operation: Hashable, Sendable {
-        /// Opening a file.
-        case open
-        /// Connecting to an address or a host.
-        case connect
-        /// The TLS handshake of a connected socket.
-        case handshake
-        /// Reading from a file, a descriptor or a connection.
-        case read
-        /// Writing to a file, a descriptor or a connection, also in the background.
-        case write
-        /// Binding a socket to its address.
-        case bind
-        /// Binding a listener to its address, and listening there.
-        case listen
-        /// Accepting a connection at a listener's address.
-        case accept
-        /// Receiving datagrams at a socket's address.
-        case receive
-        /// Sending a datagram.
-        case send
-        /// Watching a descriptor, a file or folder, a process, a measure of the system, or for signals.
-        case watch
-        /// Resolving a name.
-        case resolve
-        /// Starting a child process.
-        case spawn
+    /// What the library attempts.
+    package enum Operation: String {
+        case open, connect, read, write, bind, listen, accept, receive, send, watch, resolve, spawn
+        case handshake = "TLS handshake"
     }
 
-    /// What was attempted.
-    public let operation: Operation
+    /// What was attempted, as messages name it: `open`, `connect`, `TLS handshake`, `read`, `write`, `bind`, `listen`,
+    /// `accept`, `receive`, `send`, `watch`, `resolve` or `spawn`, or what a program has passed.
+    public let operation: String
     /// What it was attempted on: a path, an address, a host with its port, or a descriptor.
     public let subject: String
     /// Why it failed.
@@ -56,13 +33,18 @@ public struct IOError: SubjectError, Hashable {
     public let label: String?
 
     /// Describes the failure of an operation.
-    public init(_ operation: Operation, _ subject: String, _ reason: Reason, label: String? = nil) {
+    public init(_ operation: String, _ subject: String, _ reason: Reason, label: String? = nil) {
         (self.operation, self.subject, self.reason, self.label) = (operation, subject, reason, label)
     }
 
-    /// Describes an operation that failed with an error of a system call.
-    public init(_ operation: Operation, _ subject: String, _ errno: Errno, label: String? = nil) {
-        self.init(operation, subject, .system(errno), label: label)
+    /// Describes the failure of one of the library's operations.
+    package init(_ operation: Operation, _ subject: String, _ reason: Reason, label: String? = nil) {
+        self.init(operation.rawValue, subject, reason, label: label)
+    }
+
+    /// Describes one of the library's operations that failed with an error of a system call.
+    package init(_ operation: Operation, _ subject: String, _ errno: Errno, label: String? = nil) {
+        self.init(operation.rawValue, subject, .system(errno), label: label)
     }
 
     /// The error of the system call that failed, or what a call with the same failure would say: `Errno.timedOut` for
@@ -75,7 +57,7 @@ public struct IOError: SubjectError, Hashable {
         case .waitTimedOut: .timedOut
         case .ended: .noData
         case .resolver, .proxy: nil
-        case .securityUnavailable, .securitySettingUnavailable, .proxyUnavailable: .protocolNotSupported
+        case .unsupported: .protocolNotSupported
         }
     }
 
@@ -88,8 +70,8 @@ extension IOError: CustomStringConvertible {
     /// bytes`. A label is quoted behind the subject.
     public var description: String {
         let preposition =
-            switch operation {
-            case .open, .watch, .resolve, .spawn: ""
+            switch Operation(rawValue: operation) {
+            case .open, .watch, .resolve, .spawn, nil: ""
             case .connect, .write, .bind, .send: "to "
             case .handshake: "with "
             case .read: "from "
@@ -110,7 +92,7 @@ extension IOError {
     /// The errno value, `kCFHostErrorUnknown`, or one of Cocoa's codes of SOCKS errors, as the code of a Foundation `NSError`.
     public var _code: Int {
         switch reason {
-        case .proxy(let failure): failure.cocoaCode
+        case .proxy(let code, _): code
         default: errno.map { Int($0.rawValue) } ?? 2
         }
     }
@@ -132,25 +114,4 @@ func attempt<Result: ~Copyable>(
     _ body: () throws(Errno) -> Result
 ) throws(IOError) -> Result {
     do throws(Errno) { return try body() } catch { throw IOError(operation, subject(), error) }
-}
-
-extension IOError.Operation: CustomStringConvertible {
-    /// The operation as messages name it.
-    public var description: String {
-        switch self {
-        case .open: "open"
-        case .connect: "connect"
-        case .handshake: "TLS handshake"
-        case .read: "read"
-        case .write: "write"
-        case .bind: "bind"
-        case .listen: "listen"
-        case .accept: "accept"
-        case .receive: "receive"
-        case .send: "send"
-        case .watch: "watch"
-        case .resolve: "resolve"
-        case .spawn: "spawn"
-        }
-    }
 }

@@ -19,7 +19,7 @@ public struct NetworkInterface: Sendable, Hashable {
     public static let any = NetworkInterface(index: 0)
 
     /// The interface's name (if_indextoname(3)); nil for ``any``, or if the interface no longer exists.
-    public var name: String? {
+    package var name: String? {
         String(size: Int(IF_NAMESIZE)) { unsafe UnsafePointer(if_indextoname(index, $0)) }
     }
 }

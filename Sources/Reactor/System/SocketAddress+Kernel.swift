@@ -1,6 +1,6 @@
 import CReactorLinux
 public import Glibc
-public import SystemPackage
+package import SystemPackage
 
 // The kernel's form: sockaddr(3type), with the family first and the rest in network byte order.
 
@@ -141,7 +141,7 @@ extension SocketAddress {
     /// The address that `socket` is bound to, as completed by the kernel; getsockname(2).
     ///
     /// - Throws: `Errno.badFileDescriptor`, or `Errno.notSocket`.
-    public static func local(of socket: FileDescriptor) throws(Errno) -> SocketAddress {
+    package static func local(of socket: FileDescriptor) throws(Errno) -> SocketAddress {
         var raw = reactor_address()
         try SystemCall.make {
             raw = reactor_local_address(socket.rawValue)
@@ -153,7 +153,7 @@ extension SocketAddress {
     /// The address that `socket` is connected to; getpeername(2).
     ///
     /// - Throws: `Errno.socketNotConnected`; `Errno.badFileDescriptor`, or `Errno.notSocket`.
-    public static func peer(of socket: FileDescriptor) throws(Errno) -> SocketAddress {
+    package static func peer(of socket: FileDescriptor) throws(Errno) -> SocketAddress {
         var raw = reactor_address()
         try SystemCall.make {
             raw = reactor_peer_address(socket.rawValue)

@@ -154,7 +154,7 @@ extension SocketAddress.Family: CustomStringConvertible {
 
 extension SocketAddress {
     /// Whether this is a loopback address: 127.0.0.0/8, also mapped into IPv6, or ::1.
-    public var isLoopback: Bool { embeddedIPv4.map { $0 >> 24 == 127 } ?? (ipv6 == 1) }
+    package var isLoopback: Bool { embeddedIPv4.map { $0 >> 24 == 127 } ?? (ipv6 == 1) }
 
     /// Whether this is the wildcard address 0.0.0.0 or ::.
     package var isAny: Bool { ipv4 == 0 || ipv6 == 0 }

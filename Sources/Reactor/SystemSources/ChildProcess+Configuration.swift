@@ -15,11 +15,11 @@ extension ChildProcess {
         /// The working directory; nil for this process's.
         public var workingDirectory: FilePath?
         /// The child's standard input.
-        public var standardInput: Input
+        public var standardInput: Redirection
         /// The child's standard output.
-        public var standardOutput: Output
+        public var standardOutput: Redirection
         /// The child's standard error.
-        public var standardError: ErrorOutput
+        public var standardError: Redirection
         /// More descriptors, by their numbers in the child. All others are closed in the child, with or without `O_CLOEXEC`.
         public var descriptors: [Int32: FileDescriptor] = [:]
         /// Sockets that the child takes by ``ServiceManager/takeSockets()`` or sd_listen_fds(3): they are its descriptors from
@@ -39,8 +39,8 @@ extension ChildProcess {
         /// Describes a program to run.
         public init(
             _ executable: String, _ arguments: [String] = [], environment: Environment = .inherited,
-            workingDirectory: FilePath? = nil, standardInput: Input = .inherited,
-            standardOutput: Output = .inherited, standardError: ErrorOutput = .inherited,
+            workingDirectory: FilePath? = nil, standardInput: Redirection = .inherited,
+            standardOutput: Redirection = .inherited, standardError: Redirection = .inherited,
             group: Group = .inherited, terminal: TerminalSize? = nil
         ) {
             (self.executable, self.arguments, self.environment) = (executable, arguments, environment)
@@ -79,7 +79,7 @@ extension ChildProcess.Configuration {
     @nonexhaustive public enum Group: Sendable, Hashable {
         /// Those of this process.
         case inherited
-        /// A new group, which the child leads, so that ``ChildProcess/sendToGroup(_:)`` reaches its children.
+        /// A new group, which the child leads, so that ``ChildProcess/send(_:toGroup:)`` reaches its children.
         case new
         /// An existing group of this session.
         case existing(Int32)
@@ -87,47 +87,19 @@ extension ChildProcess.Configuration {
         case newSession
     }
 
-    /// What a child reads.
-    @nonexhaustive public enum Input: Sendable {
-        /// What this process reads.
+    /// What a child reads, or where it writes.
+    @nonexhaustive public enum Redirection: Sendable {
+        /// What this process has.
         case inherited
-        /// Nothing (`/dev/null`).
+        /// `/dev/null`.
         case null
-        /// A file.
-        case file(FilePath)
-        /// A descriptor, which the caller still owns, and closes after the spawn if it is an end of a pipe.
-        case descriptor(FileDescriptor)
-        /// What is written to ``ChildProcess/Spawned/standardInput``.
-        case stream
-    }
-
-    /// Where a child writes.
-    @nonexhaustive public enum Output: Sendable {
-        /// Where this process writes.
-        case inherited
-        /// Nowhere (`/dev/null`).
-        case null
-        /// A file, which is created if it is missing (mode 0666, less the umask), otherwise truncated or appended to.
+        /// A file. An output is created if it is missing (mode 0666, less the umask), otherwise truncated or appended to.
         case file(FilePath, append: Bool = false)
         /// A descriptor, which the caller still owns, and closes after the spawn if it is an end of a pipe.
         case descriptor(FileDescriptor)
-        /// To ``ChildProcess/Spawned/standardOutput`` or ``ChildProcess/Spawned/standardError``.
+        /// A pipe to the stream of the same name in ``ChildProcess/Spawned``.
         case stream
-    }
-
-    /// Where a child writes messages.
-    @nonexhaustive public enum ErrorOutput: Sendable {
-        /// Where this process writes messages.
-        case inherited
-        /// Nowhere (`/dev/null`).
-        case null
-        /// A file, as in ``ChildProcess/Configuration/Output/file(_:append:)``.
-        case file(FilePath, append: Bool = false)
-        /// A descriptor, which the caller still owns.
-        case descriptor(FileDescriptor)
-        /// To ``ChildProcess/Spawned/standardError``.
-        case stream
-        /// Where the child's standard output goes.
+        /// Where the child's standard output goes: for its standard error only.
         case standardOutput
     }
 }

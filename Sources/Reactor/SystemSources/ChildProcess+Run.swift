@@ -271,6 +271,6 @@ private final class ProgramRun: Sendable {
     }
 
     private func send(_ signal: Signal) {
-        if isGroup { try? process.sendToGroup(signal) } else { try? process.send(signal) }
+        try? process.send(signal, toGroup: isGroup)
     }
 }

@@ -94,7 +94,7 @@ private struct ChildEnds {
         for (number, socket) in zip(ServiceManager.firstSocket..., configuration.sockets) {
             pass(socket.descriptor, as: number)
         }
-        let input = try connect(STDIN_FILENO, configuration.standardInput.output)
+        let input = try connect(STDIN_FILENO, configuration.standardInput)
         let output = try connect(STDOUT_FILENO, configuration.standardOutput)
         (parents.input, parents.output) = (input ?? parents.input, output ?? parents.output)
         if case .standardOutput = configuration.standardError {
@@ -102,7 +102,7 @@ private struct ChildEnds {
             passed[STDERR_FILENO] =
                 passed[STDOUT_FILENO] ?? SharedDescriptor(STDOUT_FILENO, closesWhenDone: false)
         } else {
-            parents.error = try connect(STDERR_FILENO, configuration.standardError.output)
+            parents.error = try connect(STDERR_FILENO, configuration.standardError)
         }
     }
 
@@ -126,7 +126,7 @@ private struct ChildEnds {
 
     /// Opens what the child has as `number`, and returns the parent's end of a pipe.
     private mutating func connect(
-        _ number: CInt, _ channel: ChildProcess.Configuration.Output
+        _ number: CInt, _ channel: ChildProcess.Configuration.Redirection
     ) throws(IOError) -> SharedDescriptor? {
         let isRead = number == STDIN_FILENO
         switch channel {
@@ -136,6 +136,7 @@ private struct ChildEnds {
             let creation = O_WRONLY | O_CREAT | (append ? O_APPEND : O_TRUNC)
             passed[number] = try Self.open(path, isRead ? O_RDONLY : creation)
         case .descriptor(let descriptor): pass(descriptor, as: number)
+        case .standardOutput: fatalError("Redirection.standardOutput is for a child's standard error only.")
         case .stream where terminal != nil: break
         case .stream:
             let (reading, writing) = try Self.pipe()
@@ -159,30 +160,6 @@ private struct ChildEnds {
         return (
             SharedDescriptor(ends[0], closesWhenDone: true), SharedDescriptor(ends[1], closesWhenDone: true)
         )
-    }
-}
-
-extension ChildProcess.Configuration.Input {
-    fileprivate var output: ChildProcess.Configuration.Output {
-        switch self {
-        case .inherited: .inherited
-        case .null: .null
-        case .file(let path): .file(path)
-        case .descriptor(let descriptor): .descriptor(descriptor)
-        case .stream: .stream
-        }
-    }
-}
-
-extension ChildProcess.Configuration.ErrorOutput {
-    fileprivate var output: ChildProcess.Configuration.Output {
-        switch self {
-        case .inherited, .standardOutput: .inherited
-        case .null: .null
-        case .file(let path, let append): .file(path, append: append)
-        case .descriptor(let descriptor): .descriptor(descriptor)
-        case .stream: .stream
-        }
     }
 }
 

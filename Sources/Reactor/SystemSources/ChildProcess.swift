@@ -116,20 +116,20 @@ public final class ChildProcess: Sendable {
 
     // MARK: Signals
 
-    /// Sends `signal` to the process.
+    /// Sends `signal` to the process, or to the group that it leads.
     ///
-    /// - Throws: An error of pidfd_send_signal(2): `Errno.noSuchProcess` after the process was collected,
-    ///   `Errno.notPermitted`, `Errno.invalidArgument`.
-    public func send(_ signal: Signal) throws(Errno) {
-        try SystemCall.make { reactor_signal_process(descriptor, signal.rawValue) }
-    }
-
-    /// Sends `signal` to the group that the process leads: see ``Configuration/Group``.
-    ///
-    /// - Throws: An error of kill(2): `Errno.noSuchProcess` if it leads no group or was collected.
+    /// - Parameters:
+    ///   - signal: The signal.
+    ///   - toGroup: Whether all processes of its group get the signal: see ``Configuration/Group``.
+    /// - Throws: An error of pidfd_send_signal(2) or kill(2): `Errno.noSuchProcess` after the process was collected, or if it
+    ///   leads no group; `Errno.notPermitted`, `Errno.invalidArgument`.
     /// - Note: Before Linux 6.9 the group is identified by its number: do not let other code collect the process during the
     ///   call, by a wait for any child, as another group might get the number.
-    public func sendToGroup(_ signal: Signal) throws(Errno) {
+    public func send(_ signal: Signal, toGroup: Bool = false) throws(Errno) {
+        guard toGroup else {
+            try SystemCall.make { reactor_signal_process(descriptor, signal.rawValue) }
+            return
+        }
         // A process that is not collected keeps its number.
         try state.withLock { state throws(Errno) in
             guard !state.isCollected else { throw .noSuchProcess }
@@ -137,28 +137,21 @@ public final class ChildProcess: Sendable {
         }
     }
 
-    /// Sends SIGTERM, and SIGKILL if the process still runs when `grace` has passed. Does not wait.
+    /// Sends SIGTERM, and SIGKILL to what is left when `grace` has passed, also if this object was released. Does not wait.
     ///
-    /// Does nothing if the process has ended. SIGKILL is sent even if this object has been released. Programs that it has
-    /// started continue: see ``terminateGroup(killAfter:)``.
-    public func terminate(killAfter grace: Duration) {
-        guard termination == nil else { return }
-        try? send(.terminate)
-        Self.perform(after: grace) { [self] in try? send(.kill) }
-    }
-
-    /// Sends SIGTERM to the group that the process leads, and SIGKILL to what is left of it when `grace` has passed. Does not
-    /// wait.
+    /// The group includes the programs that the process has started, also those that outlive it: the process keeps its number
+    /// until then, so that no other group can have it. Does nothing if ``termination`` was known before the call, or if the
+    /// process is to lead a group and does not.
     ///
-    /// Reaches the programs that the process has started, also those that outlive it. The process keeps its number until then,
-    /// so that no other group can have it. Does nothing if it leads no group, or if ``termination`` was known before the call.
-    /// See ``Configuration/Group``.
-    public func terminateGroup(killAfter grace: Duration) {
-        beginUsingNumber()
-        try? sendToGroup(.terminate)
+    /// - Parameters:
+    ///   - grace: The time between the signals.
+    ///   - group: Whether the whole group that the process leads is ended: see ``Configuration/Group``.
+    public func terminate(killAfter grace: Duration, group: Bool = false) {
+        if group { beginUsingNumber() } else if termination != nil { return }
+        try? send(.terminate, toGroup: group)
         Self.perform(after: grace) { [self] in
-            try? sendToGroup(.kill)
-            endUsingNumber()
+            try? send(.kill, toGroup: group)
+            if group { endUsingNumber() }
         }
     }
 
@@ -247,20 +240,15 @@ extension ChildProcess {
             case unknown
         }
 
-        /// What a process and those of its children that it has waited for have used (getrusage(2)).
-        public struct ResourceUse: Sendable, Hashable {
-            /// The processor time outside the kernel.
-            public let userTime: Duration
-            /// The processor time in the kernel.
-            public let systemTime: Duration
-            /// The peak of resident memory in bytes: at least that of this process at the spawn, as both shared memory then.
-            public let maximumResidentSize: Int
-        }
-
         /// Why it has ended.
         public let reason: Reason
-        /// What it has used; zeros if the reason is unknown.
-        public let resourceUse: ResourceUse
+        /// The processor time outside the kernel of the process, and of those of its children that it has waited for
+        /// (getrusage(2)); zero if the reason is unknown.
+        public let userTime: Duration
+        /// Their processor time in the kernel.
+        public let systemTime: Duration
+        /// The peak of resident memory in bytes: at least that of this process at the spawn, as both shared memory then.
+        public let maximumResidentSize: Int
 
         /// Whether it has exited with status 0.
         public var isSuccess: Bool { reason == .exited(status: 0) }
@@ -275,9 +263,9 @@ extension ChildProcess {
                 reason = .signalled(Signal(rawValue: end.status), dumpedCore: end.code == CInt(CLD_DUMPED))
             default: reason = .unknown
             }
-            resourceUse = ResourceUse(
-                userTime: .microseconds(end.user_time), systemTime: .microseconds(end.system_time),
-                maximumResidentSize: end.maximum_resident_size * 1024)
+            userTime = .microseconds(end.user_time)
+            systemTime = .microseconds(end.system_time)
+            maximumResidentSize = end.maximum_resident_size * 1024
         }
     }
 }

@@ -79,7 +79,7 @@ public final class ClockTimer: EventSource {
     /// The clock.
     public let clock: Clock
     /// The time between firings, in whole nanoseconds; nil for one firing.
-    public let interval: Duration?
+    package let interval: Duration?
     private var date: Instant?
     /// The firings before the epoch, which the kernel has no dates for.
     private var earlyCount = 0
@@ -116,7 +116,7 @@ public final class ClockTimer: EventSource {
     deinit { releaseResources() }
 
     /// When the timer fires next, on its clock; nil if it does not. Setting it does not change
-    /// ``interval``.
+    /// the interval.
     public var fireDate: Instant? {
         get {
             requireLoopThread()

@@ -102,7 +102,7 @@ public final class FileWatcher: EventSource {
     }
 
     /// The paths that are watched, as given, but without redundant dots and slashes.
-    public var paths: [FilePath] {
+    package var paths: [FilePath] {
         requireLoopThread()
         return tree?.roots.paths ?? []
     }

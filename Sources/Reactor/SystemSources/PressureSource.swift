@@ -1,92 +1,67 @@
 import Glibc
 import Synchronization
-import SystemPackage
+public import SystemPackage
 
 /// Calls a closure on a run loop's thread when tasks of the system lose time for lack of memory, processors or storage: the
 /// kernel's pressure stall information (PSI).
 ///
 /// ```swift
-/// let pressure = try PressureSource(.memory, stalledFor: .milliseconds(150), within: .seconds(1)) { _, event in
-///     if event == .stalled { cache.removeAll() }
+/// let pressure = try PressureSource(
+///     at: "/proc/pressure/memory", stalledFor: .milliseconds(150), within: .seconds(2)
+/// ) { _, error in
+///     if error == nil { cache.removeAll() }
 /// }
 /// try RunLoop.current.add(pressure, forMode: .common)
 /// ```
 ///
 /// Stalls are reported at most once in each window. The closure is called and released on the loop's thread, and may capture
 /// anything. The loop retains the source until it is closed. A source and its loop belong to one thread; while it is in a
-/// loop, every method traps on another. In async code, use ``RunLoop/pressure(on:of:stalledFor:within:inModes:)``.
+/// loop, every method traps on another. In async code, use ``RunLoop/pressure(at:stalledFor:within:byAll:inModes:)``.
 ///
 /// The kernel needs `CONFIG_PSI`, and `psi=1` among its parameters if it is off by default.
 public final class PressureSource: EventSource {
-    /// What is short. The raw value is the kernel's name of it, and of its file in /proc/pressure.
-    @nonexhaustive public enum Resource: String, Sendable {
-        /// Memory: tasks reclaim it, or read pages again that were dropped.
-        case memory
-        /// The processor: tasks could run, and wait.
-        case cpu
-        /// Storage: tasks wait for it.
-        case io
-    }
-
-    /// Whose time counts. The raw value is the kernel's word.
-    public enum Share: String, Sendable {
-        /// Time in which at least one task was stalled.
-        case some
-        /// Time in which all tasks that had something to do were stalled.
-        case full
-    }
-
-    /// What has happened.
-    @nonexhaustive public enum Event: Sendable, Hashable {
-        /// Tasks have lost the given time.
-        case stalled
-        /// The kernel has stopped watching. The source is closed when the closure returns.
-        case errorOccurred(IOError)
-    }
-
-    /// What is watched.
-    public let resource: Resource
-    private var handler: ((PressureSource, Event) -> Void)?
+    private let path: FilePath
+    private var handler: ((PressureSource, IOError?) -> Void)?
     private var monitor: PressureMonitor?
 
     /// Begins to watch the system.
     ///
     /// - Parameters:
-    ///   - resource: What to watch.
-    ///   - share: Whose time counts.
+    ///   - path: The kernel's file: `/proc/pressure/memory`, `cpu` or `io` for the system, or one of a cgroup, such as
+    ///     `memory.pressure`.
     ///   - stall: How much time must be lost within a window.
     ///   - window: The window: 500 ms to 10 s, and without the capability `CAP_SYS_RESOURCE` a multiple of 2 s.
-    ///   - handler: Called with the source and what has happened.
+    ///   - byAll: Whether only time counts in which all tasks that had something to do were stalled (`full`), and not that
+    ///     in which at least one was (`some`).
+    ///   - handler: Called with the source when tasks have lost that time; or once with an error, when the kernel has stopped
+    ///     watching. The source is cancelled when the closure returns then.
     /// - Throws: ``IOError`` that names the file: with `Errno.noSuchFileOrDirectory` or `Errno.notSupported` if the kernel has
     ///   no PSI, `Errno.invalidArgument` for a window that it refuses, `Errno.permissionDenied`.
     public init(
-        _ resource: Resource, of share: Share = .some, stalledFor stall: Duration, within window: Duration,
-        handler: @escaping (PressureSource, Event) -> Void
+        at path: FilePath, stalledFor stall: Duration, within window: Duration, byAll: Bool = false,
+        handler: @escaping (PressureSource, IOError?) -> Void
     ) throws(IOError) {
-        let trigger = "\(share.rawValue) \(stall.wholeMicroseconds) \(window.wholeMicroseconds)"
-        let monitor = try attempt(.watch, "/proc/pressure/\(resource.rawValue)") { () throws(Errno) in
-            try PressureMonitor(FilePath("/proc/pressure/\(resource.rawValue)"), trigger)
+        let trigger = "\(byAll ? "full" : "some") \(stall.wholeMicroseconds) \(window.wholeMicroseconds)"
+        let monitor = try attempt(.watch, path.string) { () throws(Errno) in
+            try PressureMonitor(path, trigger)
         }
-        (self.resource, self.monitor, self.handler) = (resource, monitor, handler)
+        (self.path, self.monitor, self.handler) = (path, monitor, handler)
         super.init(monitor.counter.number, for: .readable)
     }
 
     deinit { monitor?.stop() }
 
-    override var summary: String { "\(resource) pressure\(isValid ? "" : " (cancelled)")" }
+    override var summary: String { "\(path)\(isValid ? "" : " (cancelled)")" }
 
-    override var noun: String { "source of \(resource) pressure" }
+    override var noun: String { "source of \(path)" }
 
     override var silence: String { "tasks have not stalled for that long" }
 
     override func serve(_ readiness: Readiness) -> Bool {
         guard takeCount(ofEventCounter: number) > 0 else { return false }
-        if let failure = monitor?.failure {
-            handler?(self, .errorOccurred(IOError(.watch, "/proc/pressure/\(resource.rawValue)", failure)))
-            cancel()
-        } else {
-            handler?(self, .stalled)
-        }
+        let failure = monitor?.failure
+        handler?(self, failure.map { IOError(.watch, path.string, $0) })
+        if failure != nil { cancel() }
         return true
     }
 

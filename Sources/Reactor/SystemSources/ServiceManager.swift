@@ -132,7 +132,7 @@ public enum ServiceManager {
         let address: SocketAddress? =
             switch name.first {
             case "@": try? SocketAddress(unixAbstractName: name.utf8.dropFirst())
-            case "/": try? SocketAddress(unixPath: name)
+            case "/": try? SocketAddress(unixPath: FilePath(name))
             default: nil
             }
         guard let address else { throw .invalidArgument }

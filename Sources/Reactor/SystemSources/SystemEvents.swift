@@ -96,23 +96,21 @@ extension RunLoop {
     /// From any thread.
     ///
     /// - Parameters:
-    ///   - resource: What to watch.
-    ///   - share: Whose time counts.
+    ///   - path: The kernel's file, such as `/proc/pressure/memory`.
     ///   - stall: How much time must be lost within a window.
     ///   - window: The window.
+    ///   - byAll: Whether only time counts in which all tasks were stalled.
     ///   - modes: Where the loop serves the source: the common modes unless others are named.
-    /// - Throws: As ``PressureSource/init(_:of:stalledFor:within:handler:)``. The sequence throws what
-    ///   epoll_ctl(2) does, and ``PressureSource/Event/errorOccurred(_:)``.
+    /// - Throws: As ``PressureSource/init(at:stalledFor:within:byAll:handler:)``. The sequence throws what epoll_ctl(2) does,
+    ///   and the error that ends the source.
     public func pressure(
-        on resource: PressureSource.Resource, of share: PressureSource.Share = .some,
-        stalledFor stall: Duration, within window: Duration, inModes modes: [Mode] = [.common]
+        at path: FilePath, stalledFor stall: Duration, within window: Duration, byAll: Bool = false,
+        inModes modes: [Mode] = [.common]
     ) throws(IOError) -> Events<Void, any Error> {
         try Events(on: self, inModes: modes) { continuation throws(IOError) in
-            let source = try PressureSource(resource, of: share, stalledFor: stall, within: window) {
-                switch $1 {
-                case .stalled: continuation.yield((), from: $0)
-                case .errorOccurred(let error): continuation.finish(throwing: error.errno ?? .ioError)
-                }
+            let source = try PressureSource(at: path, stalledFor: stall, within: window, byAll: byAll) {
+                guard let error = $1 else { return continuation.yield((), from: $0) }
+                continuation.finish(throwing: error.errno ?? .ioError)
             }
             return ([source], nil)
         }

@@ -22,9 +22,9 @@ public struct Terminal: Sendable, Hashable {
     }
 
     /// Where keys are read, and whose settings are changed.
-    public let input: FileDescriptor
+    package let input: FileDescriptor
     /// Where the program writes, and whose size is asked for.
-    public let output: FileDescriptor
+    package let output: FileDescriptor
 
     /// Describes a terminal by its descriptors, which the caller owns.
     public init(input: FileDescriptor = .standardInput, output: FileDescriptor = .standardOutput) {
@@ -60,7 +60,7 @@ public struct Terminal: Sendable, Hashable {
     ///     gets no more.
     ///   - body: Called with the settings changed.
     /// - Returns: What `body` returns.
-    /// - Throws: What `body` throws; an `Errno` of tcsetattr(3): `Errno(rawValue: ENOTTY)` if ``input`` is no terminal.
+    /// - Throws: What `body` throws; an `Errno` of tcsetattr(3): `Errno(rawValue: ENOTTY)` if the input is no terminal.
     public func withMode<Result>(
         _ mode: Mode, entering: String = "", leaving: String = "", _ body: () throws -> Result
     ) throws -> Result {

@@ -94,7 +94,7 @@ import Testing
         let folder = TemporaryFolder()
         let path = folder.path("socket")
         let address = Data(
-            try SocketAddress(unixPath: path).withSockAddr {
+            try SocketAddress(unixPath: FilePath(path)).withSockAddr {
                 Array(UnsafeRawBufferPointer(start: $0, count: Int($1)))
             })
         let (type, mailbox) = (Int32(SOCK_STREAM.rawValue), Mailbox())

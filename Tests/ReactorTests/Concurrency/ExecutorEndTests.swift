@@ -144,7 +144,7 @@ import Testing
             let thread = try RunLoopThread(name: "ended")
             await thread.shutDown()
             for _ in 0..<3 { await Task(executorPreference: thread.executor) {}.value }
-            #expect(reports.value.map(\.kind) == [.lateJob])
+            #expect(reports.value.map(\.kind) == ["lateJob"])
             #expect(reports.value.first?.text.contains("'ended'") == true)
         }
     }

@@ -101,7 +101,7 @@ import Testing
         let gate = Countdown(1)
         let order = Shared([Int]())
         var pipes: [TestPipe] = []
-        var handoffs: [ChunkHandoff<Collector>] = []
+        var handoffs: [ChunkHandoff<Collector.Output>] = []
         var endings: [Int: String] = [:]
 
         /// Adds pipes whose bytes ask for room one after the other.

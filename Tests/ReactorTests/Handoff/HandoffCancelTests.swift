@@ -133,7 +133,7 @@ private let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300)
         isFile: Bool
     ) throws {
         let fixture = try Fixture(isFile ? .file : .pipe, sample(5000))
-        let handle = Shared<ChunkHandoff<Collector>?>(nil)
+        let handle = Shared<ChunkHandoff<Collector.Output>?>(nil)
         let collector = Collector(before: { [loop] taken in
             guard taken % 1000 == 0, let handoff = handle.value else { return }
             handoff.suspend()

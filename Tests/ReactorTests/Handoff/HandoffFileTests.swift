@@ -162,7 +162,7 @@ import Testing
         let file = try TemporaryFile(sample(100_000))
         var fates: [Fate] = []
         weak var stream: InputStream?
-        let handoff: ChunkHandoff<Collector>?
+        let handoff: ChunkHandoff<Collector.Output>?
         do {
             let (inProcessor, inCompletion) = (Witness(), Witness())
             fates = [Fate(inProcessor), Fate(inCompletion)]

@@ -163,7 +163,7 @@ enum StreamFate: String, CaseIterable, Sendable {
 }
 
 @Suite(.runLoop) struct HandoffCompletionTests {
-    private typealias Handoff = ChunkHandoff<Collector>
+    private typealias Handoff = ChunkHandoff<Collector.Output>
 
     @Test(arguments: handedKinds, StreamFate.allCases)
     func `a hand-off completes once, whatever happens to its stream`(

@@ -50,7 +50,7 @@ func runToTheEnd(in mode: RunLoop.Mode = .default) -> Bool {
 func collect(
     _ stream: InputStream, _ collector: sending Collector = Collector(),
     on queue: DispatchQueue = DispatchQueue(label: "collector"), limits: HandoffLimits = HandoffLimits(),
-    then action: (ChunkHandoff<Collector>) -> Void = { _ in }
+    then action: (ChunkHandoff<Collector.Output>) -> Void = { _ in }
 ) -> CollectorReport? {
     var reports: [CollectorReport] = []
     let handoff = ChunkHandoff(stream, to: collector, on: queue, limits: limits)
@@ -62,9 +62,9 @@ func collect(
 /// Hands off `stream`, and performs an action before each chunk, with the hand-off.
 func collect(
     _ stream: InputStream, on queue: DispatchQueue = DispatchQueue(label: "collector"), limits: HandoffLimits,
-    before: @escaping @Sendable (_ taken: Int, ChunkHandoff<Collector>) throws -> Void
+    before: @escaping @Sendable (_ taken: Int, ChunkHandoff<Collector.Output>) throws -> Void
 ) -> CollectorReport? {
-    let handle = Shared<ChunkHandoff<Collector>?>(nil)
+    let handle = Shared<ChunkHandoff<Collector.Output>?>(nil)
     defer { handle.value = nil }
     let collector = Collector(before: { try before($0, handle.wait { $0 }) })
     return collect(stream, collector, on: queue, limits: limits) { handle.value = $0 }

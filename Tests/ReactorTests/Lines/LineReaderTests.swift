@@ -7,7 +7,7 @@ import SystemPackage
 import Testing
 
 private typealias Reader = LineReader<[Seen]>
-private typealias Report = HandoffReport<Reader.Output>
+private typealias Report = HandoffReport<LineOutput<[Seen]>>
 
 private struct Seen: Equatable, Sendable {
     let text: String
@@ -46,7 +46,7 @@ private func read(
     return runToTheEnd() ? report : nil
 }
 
-extension HandoffReport where Output == Reader.Output {
+extension HandoffReport where Output == LineOutput<[Seen]> {
     fileprivate var texts: [String] { output.value.map(\.text) }
 }
 
@@ -84,7 +84,7 @@ extension HandoffReport where Output == Reader.Output {
         stop: ReadingStop?
     ) {
         let (queue, handle) = (DispatchQueue(label: "lines"), Shared<LineReader<[String]>?>(nil))
-        var report: HandoffReport<LineReader<[String]>.Output>?
+        var report: HandoffReport<LineOutput<[String]>>?
         let reader = LineReader(
             InputStream(data: Array("a\nb".utf8)), text: .repair, into: [String](), on: queue
         ) {
@@ -132,7 +132,7 @@ extension HandoffReport where Output == Reader.Output {
     func `when cancelled, the counts end at the last delivery`(overflow: LineFramer.Overflow) throws {
         let pipe = try TestPipe()
         try pipe.writeEnd.writeAll("ab\n0123456789ab".utf8)
-        var report: HandoffReport<LineReader<[String]>.Output>?
+        var report: HandoffReport<LineOutput<[String]>>?
         let reader = LineReader(
             InputStream(descriptor: pipe.readEnd), into: [String](), on: DispatchQueue(label: "lines"),
             framer: LineFramer(limit: overflow == .fail ? 100 : 5, overflow: overflow),
@@ -184,7 +184,7 @@ extension HandoffReport where Output == Reader.Output {
     }
 
     @Test func `a line counts as delivered when the closure throws InvalidText for it`() {
-        var report: HandoffReport<LineReader<Int>.Output>?
+        var report: HandoffReport<LineOutput<Int>>?
         LineReader(
             InputStream(data: [97, 10, 0xFF, 10, 98, 10]), into: 0, on: DispatchQueue(label: "lines")
         ) { count, line, place in

@@ -159,7 +159,7 @@ func debugged(
                     && reports.contains { $0.text.contains("1 block") }
                     ? () : nil
             }
-            #expect(reports.value.allSatisfy { $0.kind == .unservedItems })
+            #expect(reports.value.allSatisfy { $0.kind == "unservedItems" })
             #expect(reports.value.count == labels.count + 1, "\(reports.value)")
             #expect(reports.value.naming("misplaced")[0].text.contains("modalPanel and 'custom'"))
             #expect(reports.value.naming("unwoken")[0].text.contains("does not wake"))
@@ -187,7 +187,7 @@ func debugged(
                 try await onItsOwnThread { reports.wait { $0.count >= 3 ? () : nil } }
                 for task in tasks { task.cancel() }
                 for task in tasks { _ = await task.result }
-                #expect(reports.value.allSatisfy { $0.kind == .unservedItems })
+                #expect(reports.value.allSatisfy { $0.kind == "unservedItems" })
                 let places = reports.value.filter {
                     $0.text.contains("timer (ReactorTests/ReportTests.swift:")
                 }
@@ -239,7 +239,7 @@ func debugged(
             await MainActor.run { RunLoop.main.perform(inModes: [.common]) {} }
             #expect(reports.value.isEmpty, "\(reports.value)")
             DispatchQueue.global().async { Timer.scheduled(after: .zero) { _ in } }
-            #expect(reports.wait { $0.first }.kind == .runLoopOnPoolThread)
+            #expect(reports.wait { $0.first }.kind == "runLoopOnPoolThread")
         }
     }
 
@@ -254,11 +254,11 @@ func debugged(
                 case "timer": Timer.scheduled(after: .seconds(1)) { _ in }
                 case "mailbox": _ = Mailbox<Int> { _, _ in }
                 case "lookup": Resolver.resolve(host: "127.0.0.1", port: 1) { _ in }
-                default: _ = LineReader(path: "/dev/null", into: 0, on: .global()) { _, _, _ in }
+                default: _ = LineReader(InputStream(path: "/dev/null"), into: 0, on: .global()) { _, _, _ in }
                 }
             }.value
             let report = reports.wait { $0.first }
-            #expect(report.kind == .runLoopOnPoolThread && report.text.contains("on the main actor"))
+            #expect(report.kind == "runLoopOnPoolThread" && report.text.contains("on the main actor"))
         }
     }
 
@@ -277,7 +277,7 @@ func debugged(
                 loop.serve { listener.fault != nil }
                 limit.rlim_cur = limit.rlim_max
                 setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-                let report = try #require(reports.value.first { $0.kind == .listenerFault })
+                let report = try #require(reports.value.first { $0.kind == "listenerFault" })
                 #expect(report.text.contains("\(Errno.tooManyOpenFiles)"))
                 withExtendedLifetime(client) {}
             }

@@ -1,3 +1,4 @@
+import Glibc
 import Reactor
 import ReactorTesting
 import SystemPackage
@@ -58,7 +59,7 @@ import Testing
         let answer = resolved { Resolver.resolve(host: "localhost", service: "none such", completion: $0) }
         guard case .failure(let error) = answer else { throw Errno.invalidArgument }
         #expect(error.subject.contains("localhost") && error.subject.contains("none such"))
-        #expect(error.reason == .resolver(.unknownService) && "\(error)".contains(error.subject))
+        #expect(error.reason == .resolver(EAI_SERVICE) && "\(error)".contains(error.subject))
     }
 
     @Test func `listeners and datagram sockets name the address that they cannot use`() throws {

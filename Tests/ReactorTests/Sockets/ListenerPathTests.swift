@@ -13,7 +13,7 @@ import Testing
     init() throws {
         folder = TemporaryFolder()
         path = folder.path("socket")
-        address = try SocketAddress(unixPath: path)
+        address = try SocketAddress(unixPath: FilePath(path))
     }
 
     private func listen(_ options: Listener.Options = .init()) throws -> Listener {
@@ -87,7 +87,7 @@ import Testing
     }
 
     @Test func `a missing folder and another machine's address are errors`() throws {
-        let missing = try SocketAddress(unixPath: folder.path("missing/socket"))
+        let missing = try SocketAddress(unixPath: FilePath(folder.path("missing/socket")))
         #expect(throws: Errno.noSuchFileOrDirectory) { try Listener(missing) { _, _ in } }
         #expect(throws: Errno.addressNotAvailable) { try Listener(.ipv4(0xc000_0201, port: 0)) { _, _ in } }
     }

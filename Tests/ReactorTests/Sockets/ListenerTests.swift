@@ -144,7 +144,7 @@ import Testing
 
     @Test func `the file of an adopted socket is not removed`() throws {
         let folder = TemporaryFolder()
-        let address = try SocketAddress(unixPath: folder.path("socket"))
+        let address = try SocketAddress(unixPath: FilePath(folder.path("socket")))
         let socket = try SocketPeer(listeningAt: address)
         let listener = try Listener(descriptor: socket.descriptor.duplicate()) { _, _ in }
         #expect(listener.localAddress == address)

@@ -8,7 +8,6 @@ import Testing
 
 /// The conversation with a proxy, as a value.
 @Suite(.runLoop) struct ProxyNegotiationTests {
-    private typealias Reason = IOError.ProxyFailure
 
     private static let name = ProxyNegotiation.Target.name("example.org", port: 443)
 
@@ -34,16 +33,20 @@ import Testing
         return (sent, Array(rest))
     }
 
+    private static func reason(_ failure: ProxyFailure) -> IOError.Reason {
+        .proxy(code: failure.cocoaCode, "\(failure)")
+    }
+
     private static func failure(
         _ proxy: StreamProxy, _ replies: [[UInt8]], to target: ProxyNegotiation.Target = name
-    ) -> Reason? {
+    ) -> IOError.Reason? {
         do {
             _ = try run(proxy, to: target, replies: replies)
             return nil
         } catch {
-            guard let error = error as? IOError, case .proxy(let failure) = error.reason else { return nil }
+            guard let error = error as? IOError, case .proxy = error.reason else { return nil }
             #expect(error.subject.hasSuffix("through proxy:1080"))
-            return failure
+            return error.reason
         }
     }
 
@@ -70,22 +73,26 @@ import Testing
     }
 
     @Test func `SOCKS 5 has one error for each reply`() {
-        let reasons: [Reason] = [
+        let reasons: [ProxyFailure] = [
             .generalFailure, .notAllowed, .networkUnreachable, .hostUnreachable, .connectionRefused,
             .timeToLiveExpired, .commandNotSupported, .addressNotSupported, .code(9),
         ]
         for (index, reason) in reasons.enumerated() {
             let reply: [UInt8] = [5, UInt8(index + 1), 0, 1, 0, 0, 0, 0, 0, 0]
-            #expect(Self.failure(Self.proxy(.socks5), [[5, 0], reply]) == reason)
+            #expect(Self.failure(Self.proxy(.socks5), [[5, 0], reply]) == Self.reason(reason))
         }
-        #expect(Self.failure(Self.proxy(.socks5), [[5, 0xFF]]) == .authenticationRequired)
-        #expect(Self.failure(Self.proxy(.socks5), [[5, 2]]) == .notAProxy)
-        #expect(Self.failure(Self.proxy(.socks5), [Array("HTTP/1.1 ".utf8)]) == .notAProxy)
-        #expect(Self.failure(Self.proxy(.socks5, user: "a"), [[5, 2], [1, 1]]) == .authenticationFailed)
-        #expect(Self.failure(Self.proxy(.socks5), [[5, 0], [5, 0, 0]]) == .closed)
+        #expect(Self.failure(Self.proxy(.socks5), [[5, 0xFF]]) == Self.reason(.authenticationRequired))
+        #expect(Self.failure(Self.proxy(.socks5), [[5, 2]]) == Self.reason(.notAProxy))
+        #expect(Self.failure(Self.proxy(.socks5), [Array("HTTP/1.1 ".utf8)]) == Self.reason(.notAProxy))
+        #expect(
+            Self.failure(Self.proxy(.socks5, user: "a"), [[5, 2], [1, 1]])
+                == Self.reason(.authenticationFailed))
+        #expect(Self.failure(Self.proxy(.socks5), [[5, 0], [5, 0, 0]]) == Self.reason(.closed))
         let long = String(repeating: "a", count: 256)
-        #expect(Self.failure(Self.proxy(.socks5), [[5, 0]], to: .name(long, port: 1)) == .cannotBeEncoded)
-        #expect(Self.failure(Self.proxy(.socks5, user: long), [[5, 2]]) == .cannotBeEncoded)
+        #expect(
+            Self.failure(Self.proxy(.socks5), [[5, 0]], to: .name(long, port: 1))
+                == Self.reason(.cannotBeEncoded))
+        #expect(Self.failure(Self.proxy(.socks5, user: long), [[5, 2]]) == Self.reason(.cannotBeEncoded))
     }
 
     @Test func `SOCKS 4 asks for addresses, and 4a for names`() throws {
@@ -96,14 +103,16 @@ import Testing
         #expect(sent == [[4, 1, 0, 80, 10, 1, 2, 3, 109, 101, 0]] && rest == [1])
         let (named, _) = try Self.run(Self.proxy(.socks4), replies: [granted])
         #expect(named == [[4, 1, 1, 187, 0, 0, 0, 1, 0] + Array("example.org".utf8) + [0]])
-        let codes: [(UInt8, Reason)] = [
+        let codes: [(UInt8, ProxyFailure)] = [
             (91, .rejected), (92, .userUnknown), (93, .userUnknown), (0, .code(0)),
         ]
         for (code, reason) in codes {
-            #expect(Self.failure(proxy, [[0, code, 0, 0, 0, 0, 0, 0]]) == reason)
+            #expect(Self.failure(proxy, [[0, code, 0, 0, 0, 0, 0, 0]]) == Self.reason(reason))
         }
-        #expect(Self.failure(proxy, [], to: .address(.ipv6Loopback(port: 1))) == .addressNotSupported)
-        #expect(Self.failure(Self.proxy(.socks4, user: "a\0b"), []) == .cannotBeEncoded)
+        #expect(
+            Self.failure(proxy, [], to: .address(.ipv6Loopback(port: 1))) == Self.reason(.addressNotSupported)
+        )
+        #expect(Self.failure(Self.proxy(.socks4, user: "a\0b"), []) == Self.reason(.cannotBeEncoded))
     }
 
     @Test(arguments: [1, 7, .max])
@@ -130,21 +139,27 @@ import Testing
         let text = String(decoding: sent[0], as: UTF8.self)
         #expect(text.hasPrefix("CONNECT [::1]:1 HTTP/1.1\r\n"))
         #expect(text.hasSuffix("\r\nProxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n\r\n"))
-        func reason(_ reply: String) -> Reason? { Self.failure(Self.proxy(.http), [Array(reply.utf8)]) }
-        #expect(reason("HTTP/1.1 407 Who?\r\n\r\n") == .authenticationRequired)
-        #expect(Self.failure(proxy, [Array("HTTP/1.0 401 No\r\n\r\n".utf8)]) == .authenticationFailed)
-        #expect(reason("HTTP/1.1 403 Not today\r\n\r\n") == .status(403, "Not today"))
-        #expect(reason("HTTP/1.1 503 \u{1B}[2J\n\u{9B}x\r\n\r\n") == .status(503, "?[2J??x"))
+        func reason(_ reply: String) -> IOError.Reason? {
+            Self.failure(Self.proxy(.http), [Array(reply.utf8)])
+        }
+        #expect(reason("HTTP/1.1 407 Who?\r\n\r\n") == Self.reason(.authenticationRequired))
+        #expect(
+            Self.failure(proxy, [Array("HTTP/1.0 401 No\r\n\r\n".utf8)]) == Self.reason(.authenticationFailed)
+        )
+        #expect(reason("HTTP/1.1 403 Not today\r\n\r\n") == Self.reason(.status(403, "Not today")))
+        #expect(reason("HTTP/1.1 503 \u{1B}[2J\n\u{9B}x\r\n\r\n") == Self.reason(.status(503, "?[2J??x")))
         let long = String(repeating: "x", count: 1000)
-        #expect(reason("HTTP/1.1 503 \(long)\r\n\r\n") == .status(503, String(long.prefix(100))))
+        #expect(reason("HTTP/1.1 503 \(long)\r\n\r\n") == Self.reason(.status(503, String(long.prefix(100)))))
         let interim = String(repeating: "HTTP/1.1 100 Continue\r\n\r\n", count: 1000)
-        #expect(reason(interim + "HTTP/1.1 200\r\n\r\n") == .notAProxy)
-        #expect(reason("SSH-2.0-OpenSSH_9.2\r\n") == .notAProxy)
-        #expect(reason("HTTP/1.1 OK\r\n\r\n") == .notAProxy)
-        #expect(reason("HTTP/1.1 200 OK\r\n") == .closed)
-        #expect(reason("HTTP/1.1 200 " + String(repeating: "x", count: 20_000)) == .notAProxy)
-        #expect(Self.failure(Self.proxy(.http), [], to: .name("a\r\nb", port: 1)) == .cannotBeEncoded)
-        #expect(Self.failure(Self.proxy(.http, user: "a:b"), []) == .cannotBeEncoded)
+        #expect(reason(interim + "HTTP/1.1 200\r\n\r\n") == Self.reason(.notAProxy))
+        #expect(reason("SSH-2.0-OpenSSH_9.2\r\n") == Self.reason(.notAProxy))
+        #expect(reason("HTTP/1.1 OK\r\n\r\n") == Self.reason(.notAProxy))
+        #expect(reason("HTTP/1.1 200 OK\r\n") == Self.reason(.closed))
+        #expect(reason("HTTP/1.1 200 " + String(repeating: "x", count: 20_000)) == Self.reason(.notAProxy))
+        #expect(
+            Self.failure(Self.proxy(.http), [], to: .name("a\r\nb", port: 1)) == Self.reason(.cannotBeEncoded)
+        )
+        #expect(Self.failure(Self.proxy(.http, user: "a:b"), []) == Self.reason(.cannotBeEncoded))
     }
 
     /// A fuzzer in miniature: whatever a proxy sends, in whatever pieces, the negotiation ends or asks for

@@ -90,7 +90,7 @@ import Testing
         RunLoop.current.serve { recorder.count(.errorOccurred) == 2 }
         for stream in streams {
             let error = try #require(stream.streamError as? IOError)
-            #expect(error.reason == .proxy(.connectionRefused) && error.operation == .connect)
+            #expect(error.reason == .proxy(code: 113, "connection refused") && error.operation == "connect")
             #expect(
                 error.subject.contains("\(Self.host):7") && error.subject.contains("127.0.0.1:\(server.port)")
             )

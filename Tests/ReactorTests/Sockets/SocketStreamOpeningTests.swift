@@ -112,7 +112,7 @@ import Testing
         #expect(throws: error) { try output.shutDown() }
         loop.serve { !recorder.events.isEmpty }
         #expect(recorder.events == [.errorOccurred] && input.streamError as? IOError == error)
-        #expect(error.reason == .resolver(.unknownName) || !host.isEmpty)
+        #expect(error.reason == .resolver(EAI_NONAME) || !host.isEmpty)
     }
 
     @Test func `connecting fails after the timeout`() throws {
@@ -136,11 +136,11 @@ import Testing
             let options = Connection.Options(idleTimeout: .seconds(3600))
             let (input, output) = Connection(toHost: "127.0.0.1", port: port, options: options).streams
             let (reader, writer) = (Recorder(), Recorder())
-            let before = loop.statistics.wakeUps.byThread
+            let before = loop.statistics.wakeUpsByThread
             input.start(reader)
             output.start(writer)
             loop.serve { !reader.events.isEmpty && !writer.events.isEmpty }
-            #expect(loop.statistics.wakeUps.byThread - before <= 1)
+            #expect(loop.statistics.wakeUpsByThread - before <= 1)
             for half in [input, output] as [Stream] { half.close() }
         }
     }

@@ -24,7 +24,7 @@ enum DatagramKind: CaseIterable {
         switch self {
         case .ipv4: .ownLoopback
         case .ipv6: .ipv6Loopback(port: 0)
-        case .path: try SocketAddress(unixPath: folder.path("socket"))
+        case .path: try SocketAddress(unixPath: FilePath(folder.path("socket")))
         case .abstract: .unixUnnamed
         }
     }

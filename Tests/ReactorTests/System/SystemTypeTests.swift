@@ -9,8 +9,8 @@ import Testing
         #expect(start - .seconds(2) == Deadline(uptimeNanoseconds: 3_000_000_000))
         #expect((start - .seconds(1)) - start == .seconds(-1))
         var moved = start
-        moved += .seconds(3)
-        moved -= .seconds(4)
+        moved = moved + .seconds(3)
+        moved = moved - .seconds(4)
         #expect(moved.uptimeNanoseconds == 4_000_000_000)
     }
 

@@ -6,7 +6,8 @@ import Testing
 @Suite(.runLoop) struct ValueTests {
     @Test(arguments: [
         (Signal.interrupt, SIGINT, "SIGINT"), (.terminate, SIGTERM, "SIGTERM"), (.hangUp, SIGHUP, "SIGHUP"),
-        (.quit, SIGQUIT, "SIGQUIT"), (.kill, SIGKILL, "SIGKILL"), (.child, SIGCHLD, "SIGCHLD"),
+        (.quit, SIGQUIT, "SIGQUIT"), (.kill, SIGKILL, "SIGKILL"),
+        (Signal(rawValue: SIGCHLD), SIGCHLD, "SIGCHLD"),
         (.resume, SIGCONT, "SIGCONT"), (.windowSizeChange, SIGWINCH, "SIGWINCH"),
         (Signal(rawValue: 40), 40, "signal 40"),
     ])

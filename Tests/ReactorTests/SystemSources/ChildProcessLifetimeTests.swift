@@ -94,7 +94,7 @@ import Testing
         let member = try #require(Int32(leader.standardOutput!.read { $0.hasSuffix("\n") }.dropLast()))
         waitpid(leader.process.processIdentifier, nil, 0)
         #expect(leader.process.wait()?.reason == .unknown)
-        #expect(throws: Errno.noSuchProcess) { try leader.process.sendToGroup(.kill) }
+        #expect(throws: Errno.noSuchProcess) { try leader.process.send(.kill, toGroup: true) }
         #expect(throws: Errno.noSuchProcess) { try leader.process.send(.kill) }
         kill(member, SIGKILL)
     }

@@ -132,13 +132,13 @@ import Testing
         let (process, output) = (child.process, child.standardOutput!)
         output.open()
         #expect(output.read { $0.hasSuffix("\n") } == "ready\n")
-        process.terminateGroup(killAfter: .milliseconds(50))
+        process.terminate(killAfter: .milliseconds(50), group: true)
         #expect(process.wait()?.reason == .signalled(.terminate, dumpedCore: false))
         // The pipe has no writer any more.
         #expect(output.read(upTo: 1).isEmpty)
         output.close()
         waitUntil { !ChildProcess.exists(process.processIdentifier) }
-        #expect(throws: Errno.noSuchProcess) { try process.sendToGroup(.kill) }
-        process.terminateGroup(killAfter: .zero)
+        #expect(throws: Errno.noSuchProcess) { try process.send(.kill, toGroup: true) }
+        process.terminate(killAfter: .zero, group: true)
     }
 }

@@ -12,7 +12,7 @@ import Testing
         #expect(child.standardOutput!.readAll() == "one\ntwo\n")
         let termination = try #require(child.process.wait())
         #expect(termination.isSuccess && child.process.termination == termination)
-        #expect(termination.resourceUse.maximumResidentSize > 100_000)
+        #expect(termination.maximumResidentSize > 100_000)
         #expect(throws: Errno.noSuchProcess) { try child.process.send(.terminate) }
     }
 
@@ -147,11 +147,11 @@ import Testing
         leader.standardOutput!.open()
         let other = try #require(Int32(leader.standardOutput!.read { $0.hasSuffix("\n") }.dropLast()))
         #expect(getpgid(other) == leader.process.processIdentifier)
-        try leader.process.sendToGroup(.kill)
+        try leader.process.send(.kill, toGroup: true)
         #expect(leader.process.wait()?.reason == .signalled(.kill, dumpedCore: false))
         // The pipe has no writer any more.
         #expect(leader.standardOutput!.read(upTo: 1).isEmpty)
-        #expect(throws: Errno.noSuchProcess) { try leader.process.sendToGroup(.kill) }
+        #expect(throws: Errno.noSuchProcess) { try leader.process.send(.kill, toGroup: true) }
         let child = try ChildProcess.shell("cat", standardInput: .stream) { $0.group = .newSession }
         #expect(getsid(child.process.processIdentifier) == child.process.processIdentifier)
         #expect(throws: Errno(rawValue: ENOTTY)) {

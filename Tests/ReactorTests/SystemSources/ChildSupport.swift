@@ -5,8 +5,8 @@ import SystemPackage
 extension ChildProcess {
     /// Spawns a shell that runs `script`.
     static func shell(
-        _ script: String, standardInput: Configuration.Input = .null,
-        standardOutput: Configuration.Output = .stream, terminal: TerminalSize? = nil,
+        _ script: String, standardInput: Configuration.Redirection = .null,
+        standardOutput: Configuration.Redirection = .stream, terminal: TerminalSize? = nil,
         _ change: (inout Configuration) -> Void = { _ in }
     ) throws(IOError) -> sending Spawned {
         var configuration = Configuration(

@@ -6,8 +6,9 @@ import Synchronization
 import SystemPackage
 import Testing
 
+private let cpu: FilePath = "/proc/pressure/cpu"
 /// Whether the kernel has pressure stall information, and this user may ask for its events.
-private let isAvailable = access("/proc/pressure/cpu", R_OK | W_OK) == 0
+private let isAvailable = access(cpu.string, R_OK | W_OK) == 0
 
 @Suite(.runLoop) struct PressureSourceTests {
     @Test(.enabled(if: isAvailable)) func `pressure on the processor is reported in the source's mode`()
@@ -15,9 +16,9 @@ private let isAvailable = access("/proc/pressure/cpu", R_OK | W_OK) == 0
     {
         let loop = RunLoop.current
         var calls = 0
-        let source = try PressureSource(.cpu, stalledFor: .milliseconds(1), within: .seconds(2)) {
-            source, event in
-            #expect(event == .stalled)
+        let source = try PressureSource(at: cpu, stalledFor: .milliseconds(1), within: .seconds(2)) {
+            source, error in
+            #expect(error == nil)
             calls += 1
             source.cancel()
         }
@@ -31,7 +32,9 @@ private let isAvailable = access("/proc/pressure/cpu", R_OK | W_OK) == 0
 
     @Test func `an error names the file, also without the kernel's support`() {
         let error = #expect(throws: IOError.self) {
-            try PressureSource(.memory, stalledFor: .seconds(1), within: .seconds(100)) { _, _ in }
+            try PressureSource(at: "/proc/pressure/memory", stalledFor: .seconds(1), within: .seconds(100)) {
+                _, _ in
+            }
         }
         #expect(error?.subject == "/proc/pressure/memory")
         #expect(!isAvailable || error?.errno == .invalidArgument)
@@ -47,13 +50,15 @@ private let isAvailable = access("/proc/pressure/cpu", R_OK | W_OK) == 0
                 if isTask {
                     errors = try loop.run {
                         let pressure = try loop.pressure(
-                            on: .cpu, stalledFor: .milliseconds(1), within: .seconds(2))
+                            at: cpu, stalledFor: .milliseconds(1), within: .seconds(2))
                         try replaceTrigger()
                         return [await thrownError { for try await _ in pressure {} }?.errno]
                     }
                 } else {
-                    let source = try PressureSource(.cpu, stalledFor: .milliseconds(1), within: .seconds(2)) {
-                        if case .errorOccurred(let error) = $1 { errors.append(error.errno) }
+                    let source = try PressureSource(
+                        at: cpu, stalledFor: .milliseconds(1), within: .seconds(2)
+                    ) {
+                        if let error = $1 { errors.append(error.errno) }
                     }
                     try loop.add(source, forMode: .default)
                     try replaceTrigger()

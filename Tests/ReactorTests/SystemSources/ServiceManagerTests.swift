@@ -40,7 +40,7 @@ private final class Manager: Sendable {
     /// A listening socket, which is not closed on exec.
     private func listeningSocket(at path: String) throws -> FileDescriptor {
         let number = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
-        let address = try SocketAddress(unixPath: path)
+        let address = try SocketAddress(unixPath: FilePath(path))
         #expect(address.withSockAddr { bind(number, $0, $1) } == 0 && listen(number, 5) == 0)
         return FileDescriptor(rawValue: number)
     }
@@ -55,7 +55,7 @@ private final class Manager: Sendable {
             Self.probe, [Self.scenario], standardOutput: .stream)
         configuration.sockets = [.init(socket, name: "echo"), .init(.standardError)]
         let child = try ChildProcess.spawn(configuration)
-        let client = try SocketPeer(connectedTo: SocketAddress(unixPath: folder.path("socket")))
+        let client = try SocketPeer(connectedTo: SocketAddress(unixPath: FilePath(folder.path("socket"))))
         #expect(child.standardOutput!.readAll() == "echo 3 true\nunknown 4 true\nagain 0\naccepted\n")
         #expect(child.process.wait()?.isSuccess == true)
         withExtendedLifetime(client) {}
@@ -93,7 +93,7 @@ private final class Manager: Sendable {
                 ["--listen=\(path)", "--fdname=web", Self.probe, Self.scenario],
                 standardOutput: .stream, standardError: .null))
         // The path is there before the socket listens.
-        let address = try SocketAddress(unixPath: path)
+        let address = try SocketAddress(unixPath: FilePath(path))
         var client: SocketPeer?
         waitUntil {
             client = try? SocketPeer(connectedTo: address)
@@ -132,7 +132,7 @@ private final class Manager: Sendable {
             try ServiceManager.notify(.ready)  // without a manager
             let folder = TemporaryFolder()
             let addresses = [
-                try SocketAddress(unixPath: folder.path("notify")),
+                try SocketAddress(unixPath: FilePath(folder.path("notify"))),
                 try SocketAddress(unixAbstractName: Array("reactor-\(getpid())".utf8)),
             ]
             for address in addresses {

@@ -28,7 +28,8 @@ import Testing
                 return try ClockTimer(.bootTime, at: .init(sinceEpoch: .zero)) { timer, _ in handler(timer) }
             case .pressure:
                 return try PressureSource(
-                    .memory, of: .full, stalledFor: .milliseconds(1900), within: .seconds(2)
+                    at: "/proc/pressure/memory", stalledFor: .milliseconds(1900), within: .seconds(2),
+                    byAll: true
                 ) { source, _ in handler(source) }
             case .process:
                 var configuration = ChildProcess.Configuration("sleep", ["1000"])

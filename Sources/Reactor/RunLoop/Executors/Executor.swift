@@ -212,7 +212,7 @@ extension RunLoop {
                 guard let job = waiting.jobs.popFirst() else { break }
                 queued.set(waiting.jobs.count)
                 if waiting.jobs.isEmpty { core.removeWaiting(self) }
-                core.meter.jobs.add()
+                core.meter.others.add()
                 core.meter.call(.job, { pushJob(to: core.meter) }, { job.run(on: self) })
             }
             if !waiting.jobs.isEmpty { inbox.requestPass() }

@@ -155,7 +155,7 @@ public class EventSource: CustomStringConvertible {
         return !isEnded
     }
 
-    var interest: Readiness {
+    package var interest: Readiness {
         requireLoopThread()
         return watchedInterest
     }

@@ -36,11 +36,11 @@ extension RunLoop {
     /// ```
     public final class Observer {
         /// The activities that the observer is called for.
-        public let activities: Activities
+        package let activities: Activities
         /// Whether the observer is called more than once.
-        public let repeats: Bool
+        package let repeats: Bool
         /// The place among the observers of an activity: lower orders are called first.
-        public let order: Int
+        package let order: Int
         /// Whether the observer can still be called.
         ///
         /// - Precondition: Called on the loop's thread.
@@ -102,7 +102,7 @@ extension RunLoop {
             defer { isCalling = false }
             // A block that runs is not pending: it does not keep a mode that it runs in turn from being empty.
             if isBlock { invalidate() }
-            meter.observers.add()
+            meter.others.add()
             meter.call(.observer, { meter.push(title) }, { handler(self, activity) })
             if !repeats { invalidate() }
         }

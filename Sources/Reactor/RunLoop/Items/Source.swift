@@ -19,7 +19,7 @@ extension RunLoop {
     /// All methods may be called from any thread.
     public final class Source: Sendable {
         /// The place among the signalled sources: lower orders are performed first, equal orders as they were signalled.
-        public let order: Int
+        package let order: Int
 
         fileprivate struct State {
             var isValid = true
@@ -87,7 +87,7 @@ extension RunLoop {
         public var isValid: Bool { state.withLock { $0.isValid } }
 
         /// Whether a signal is pending.
-        public var isSignalled: Bool { state.withLock { $0.signal != .none } }
+        package var isSignalled: Bool { state.withLock { $0.signal != .none } }
 
         /// Marks the source to be performed. Does not wake a loop; ignored by an invalid source.
         public func signal() {
@@ -214,7 +214,7 @@ extension RunLoop.Source {
             state.loops[core.identity] = loopState
         }
         guard let callbacks else { return false }
-        core.meter.sources.add()
+        core.meter.others.add()
         core.meter.call(.source, { core.meter.push(title, account: account) }, { callbacks.perform() })
         update(in: core) { $0.isPerforming = false }
         return true

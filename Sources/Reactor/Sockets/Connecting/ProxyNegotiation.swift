@@ -85,8 +85,9 @@ struct ProxyNegotiation {
         (self.expected, wantedCount, received) = (expected, count, [])
     }
 
-    private func error(_ failure: IOError.ProxyFailure) -> IOError {
-        IOError(.connect, "\(target.text) through \(proxy.name)", .proxy(failure))
+    private func error(_ failure: ProxyFailure) -> IOError {
+        IOError(
+            .connect, "\(target.text) through \(proxy.name)", .proxy(code: failure.cocoaCode, "\(failure)"))
     }
 
     // MARK: SOCKS 5
@@ -199,7 +200,7 @@ struct ProxyNegotiation {
             // tinyproxy says 401 to a wrong password.
             let isRefusal = status == 407 || status == 401
             let refusal =
-                proxy.user == nil ? IOError.ProxyFailure.authenticationRequired : .authenticationFailed
+                proxy.user == nil ? ProxyFailure.authenticationRequired : .authenticationFailed
             throw error(isRefusal ? refusal : .status(status, phrase))
         }
         expect(.nothing, 0)
@@ -239,23 +240,6 @@ extension ProxyNegotiation.Target {
             case .address(let address): address.port ?? 0
             }
         return [UInt8(port >> 8), UInt8(port & 255)]
-    }
-}
-
-extension IOError.ProxyFailure {
-    fileprivate init(socks5 code: UInt8) {
-        self =
-            switch code {
-            case 1: .generalFailure
-            case 2: .notAllowed
-            case 3: .networkUnreachable
-            case 4: .hostUnreachable
-            case 5: .connectionRefused
-            case 6: .timeToLiveExpired
-            case 7: .commandNotSupported
-            case 8: .addressNotSupported
-            default: .code(code)
-            }
     }
 }
 

@@ -26,17 +26,17 @@ struct ResolverQuery: Sendable {
 
     /// Resolves the query on the calling thread, blocking it.
     func resolve() -> Resolver.Answer {
-        guard !host.isEmpty, !host.utf8.contains(0) else { return .failure(error(.resolver(.unknownName))) }
+        guard !host.isEmpty, !host.utf8.contains(0) else { return .failure(error(.resolver(EAI_NONAME))) }
         if case .name(let name) = service, name.isEmpty || name.utf8.contains(0) {
-            return .failure(error(.resolver(.unknownService)))
+            return .failure(error(.resolver(EAI_SERVICE)))
         }
         // AI_ADDRCONFIG skips the families that the host has no address for. It does not count loopback addresses: so it is
         // not used for localhost, and a name that is not found is looked up again without it.
         guard family == .unspecified, !isLocalHost else { return resolve(flags: 0) }
         let answer = resolve(flags: AI_ADDRCONFIG)
         guard case .failure(let error) = answer else { return answer }
-        let isRepeated = [.unknownName, .noAddress, .noAddressInFamily].map(IOError.Reason.resolver).contains(
-            error.reason)
+        // EAI_NONAME, EAI_NODATA and EAI_ADDRFAMILY: Swift's Glibc module lacks the last two.
+        let isRepeated = [-2, -5, -9].map(IOError.Reason.resolver).contains(error.reason)
         return isRepeated ? resolve(flags: 0) : answer
     }
 
@@ -61,7 +61,7 @@ struct ResolverQuery: Sendable {
             return .failure(
                 error(
                     code == EAI_SYSTEM
-                        ? .system(Errno(rawValue: systemError)) : .resolver(.init(rawValue: code))))
+                        ? .system(Errno(rawValue: systemError)) : .resolver(code)))
         }
         let found = unsafe UnsafeBufferPointer(start: answer.addresses, count: answer.count)
             .compactMap { SocketAddress($0) }
