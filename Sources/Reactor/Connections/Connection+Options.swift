@@ -5,8 +5,8 @@ extension Connection {
     /// When the kernel probes a silent peer, and when it gives up.
     public typealias KeepAlive = ConnectionOptions.KeepAlive
 
-    /// ``ConnectionOptions/idleTimeout``. Setting it begins the time anew: a server has one for the head of a request, another for
-    /// its body, and none while it works. Any thread.
+    /// ``ConnectionOptions/idleTimeout``. Setting it begins the time anew: a server has one for the head of a request, another
+    /// for its body, and none while it works. Any thread.
     ///
     /// - Precondition: Set to nil or a positive duration.
     public var idleTimeout: Duration? {
