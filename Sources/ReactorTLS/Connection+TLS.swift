@@ -23,11 +23,14 @@ extension Connection {
     /// ``TLSError/Reason/unprotectedBytes``: an attacker may have inserted them. A failed handshake fails the connection.
     ///
     /// - Throws: ``TLSError`` with ``TLSError/Reason/invalidSettings(_:)`` if the settings cannot be used, or the connection is
-    ///   closed, has failed, or has TLS, or while a task iterates over its lines, which reads ahead: await
-    ///   ``Connection/read(until:limit:timeout:)`` for the lines before it.
+    ///   closed, has failed, or has TLS, while a message is being written, or while a task iterates over its lines, which reads
+    ///   ahead: await ``Connection/read(until:limit:timeout:)`` for the lines before it.
     @available(*, noasync, message: "await startTLS(_:timeout:)")
     public func startTLS(_ settings: TLSSettings = .client()) throws(TLSError) {
-        try streams.input.startTLS(settings)
+        let isDone = try betweenWrites { () throws(TLSError) in try streams.input.startTLS(settings) }
+        if !isDone {
+            throw TLSError(.invalidSettings("startTLS was called while a message was being written"))
+        }
     }
 
     /// Protects the connection with TLS, and waits until the handshake has succeeded: a client has then checked the server.

@@ -114,6 +114,27 @@ private final class Echo: ConnectionDelegate {
         try await served
     }
 
+    @Test func `a queue sends what it has got during a handshake after it`() async throws {
+        let (client, server) = try await pair()
+        let queue = SendQueue(to: client)
+        func startTLS() throws { try client.startTLS(.testClient()) }
+        try startTLS()
+        try queue.send("secret")
+        try await server.startTLS(.testServer())
+        #expect(try await server.read(exactly: 6) == Array("secret".utf8))
+        try await queue.flush()
+    }
+
+    @Test func `TLS does not begin within a message`() async throws {
+        let (client, server) = try await pair()
+        let queue = SendQueue(to: client, limit: 10_000_000)
+        try queue.send([UInt8](repeating: 7, count: 5_000_000))
+        func startTLS() throws { try client.startTLS(.testClient()) }
+        let error = #expect(throws: TLSError.self) { try startTLS() }
+        #expect("\(error.map { "\($0)" } ?? "")".contains("while a message was being written"))
+        #expect(try await server.read(exactly: 5_000_000)?.allSatisfy { $0 == 7 } == true)
+    }
+
     @Test func `starting TLS opens a connection that is not open`() async throws {
         let (first, second) = try socketPair()
         let (client, server) = (

@@ -1,8 +1,8 @@
 import FoundationEssentials
 import Reactor
 
-/// The other side of a conversation in JSON-RPC 2.0 (https://www.jsonrpc.org/specification), with one message in each line, as the
-/// Model Context Protocol has it over standard input and output.
+/// The other side of a conversation in JSON-RPC 2.0 (https://www.jsonrpc.org/specification), with one message in each line, as
+/// the Model Context Protocol has it over standard input and output.
 ///
 /// Requests of any number of tasks are answered in any order. With `Framer.contentLength()` in the place of lines this is a
 /// language server's protocol.

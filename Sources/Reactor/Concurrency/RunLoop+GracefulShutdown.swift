@@ -18,9 +18,8 @@ extension RunLoop {
     /// Connections that end so are closed, which sends what was written.
     ///
     /// The loop catches the signals, in the common modes, until it has served the first of them. Then their earlier actions are
-    /// restored: a second signal, of any kind, does what it would have done without this call: it ends the process, unless that is
-    /// process 1 of a container. While a callback keeps the
-    /// loop busy, signals wait for it.
+    /// restored: a second signal, of any kind, does what it would have done without this call: it ends the process, unless that
+    /// is process 1 of a container. While a callback keeps the loop busy, signals wait for it.
     ///
     /// A signal that begins it also reports ``ServiceManager/Notification/stopping`` to the service manager.
     ///

@@ -39,4 +39,12 @@ extension Connection {
     ///
     /// - Returns: False if the connection is closed, has failed, or is protected.
     package func protect(by security: Security) -> Bool { socket.protect(by: security.security) }
+
+    /// Calls `body`, during which nothing is written. Returns false instead while a write has its turn.
+    package func betweenWrites<Failure>(_ body: () throws(Failure) -> Void) throws(Failure) -> Bool {
+        guard turns.takeIfFree() else { return false }
+        defer { turns.pass() }
+        try body()
+        return true
+    }
 }

@@ -105,15 +105,15 @@ extension Connection {
     }
 
     /// Waits until there are bytes to read, and leaves them to the next read: false at the end. As
-    /// ``InputStream/waitUntilReadable(timeout:)``.
+    /// ``InputStream/waitForBytes(timeout:)``.
     ///
     /// ```swift
-    /// guard try await connection.waitUntilReadable(timeout: .seconds(60)) else { return }  // idle
+    /// guard try await connection.waitForBytes(timeout: .seconds(60)) else { return }  // idle
     /// let head = try await connection.read(until: Array("\r\n\r\n".utf8), timeout: .seconds(5))
     /// ```
-    nonisolated(nonsending) public func waitUntilReadable(timeout: Duration? = nil) async throws -> Bool {
+    nonisolated(nonsending) public func waitForBytes(timeout: Duration? = nil) async throws -> Bool {
         openBoth()
-        return try await halves.input.waitUntilReadable(timeout: timeout)
+        return try await halves.input.waitForBytes(timeout: timeout)
     }
 
     /// Reads up to and including `delimiter`, and returns the bytes before it; as

@@ -9,8 +9,8 @@ import SystemPackage
 /// ```
 ///
 /// Messages that the stream does not accept at once wait in the queue, at most ``limit`` bytes of them, and are sent in the
-/// background, in whatever mode the loops run. They are sent in order, and never in part, unless the stream fails or is closed. A
-/// log is one of these:
+/// background, in whatever mode the loops run. They are sent in order, and never in part, unless the stream fails or is closed.
+/// A log is one of these:
 ///
 /// ```swift
 /// let log = SendQueue(to: OutputStream(path: "server.log", append: true), overflow: .dropOldest)
@@ -28,8 +28,8 @@ public final class SendQueue: Sendable {
         case dropOldest
     }
 
-    /// How many bytes may wait, besides those that the stream has accepted: see ``ConnectionOptions/writeBufferSize``. A message
-    /// counts as 64 at least.
+    /// How many bytes may wait, besides those that the stream has accepted: see ``ConnectionOptions/writeBufferSize``. A
+    /// message counts as 64 at least.
     public let limit: Int
     /// What happens to a message for which there is no room.
     public let overflow: Overflow
@@ -91,8 +91,8 @@ public final class SendQueue: Sendable {
     /// Sends a text in UTF-8; otherwise as ``send(_:)-([UInt8])``.
     public func send(_ text: String) throws { try send(Array(text.utf8)) }
 
-    /// Replaces the queued message with the same key, if there is one, so that the receiver gets only the latest. Otherwise sends
-    /// it as ``send(_:)-([UInt8])``.
+    /// Replaces the queued message with the same key, if there is one, so that the receiver gets only the latest. Otherwise
+    /// sends it as ``send(_:)-([UInt8])``.
     public func send(_ message: [UInt8], replacing key: some Hashable & Sendable) throws {
         try send(Message(bytes: message, key: Message.Key(value: key)))
     }
@@ -262,8 +262,8 @@ extension SendQueue {
         return state.withLock { $0.isRoomFound() }
     }
 
-    /// Gives the room that there is by now to the tasks that wait for it, and has the flushes wait for the kernel whose messages
-    /// have been sent.
+    /// Gives the room that there is by now to the tasks that wait for it, and has the flushes wait for the kernel whose
+    /// messages have been sent.
     private func admit() {
         let (isFirst, flushed) = state.withLock { ($0.admit(), $0.takeFlushed()) }
         for flush in flushed { engine.backend.whenFlushed(flush.callback) }

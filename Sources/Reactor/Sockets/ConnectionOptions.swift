@@ -133,7 +133,7 @@ extension ConnectionOptions {
     /// Sets the options that the kernel keeps. Those that the socket's family does not have are ignored.
     ///
     /// Before connect(2) or listen(2): the size of the receive buffer limits what window TCP can offer later. An accepted
-    /// socket inherits the options of its listener's.
+    /// socket of TCP inherits the options of its listener's.
     func apply(to socket: FileDescriptor) {
         if noDelay { socket.setTCPOption(TCP_NODELAY, 1) }
         if let sendBufferSize { try? socket.setOption(SOL_SOCKET, SO_SNDBUF, CInt(clamping: sendBufferSize)) }

@@ -1,5 +1,5 @@
-/// The delays between the attempts of something that fails, such as connecting to a server: random, and on average twice as long
-/// each time.
+/// The delays between the attempts of something that fails, such as connecting to a server: random, and on average twice as
+/// long each time.
 ///
 /// ```swift
 /// var backoff = Backoff()
@@ -13,11 +13,11 @@
 /// }
 /// ```
 ///
-/// Each delay lies anywhere between zero and a bound, so that the clients of a server that was restarted do not all return at once.
-/// The bound begins with ``first``, and is multiplied by ``factor`` after each attempt, up to ``limit``.
+/// Each delay lies anywhere between zero and a bound, so that the clients of a server that was restarted do not all return at
+/// once. The bound begins with ``first``, and is multiplied by ``factor`` after each attempt, up to ``limit``.
 ///
-/// Reset it when an attempt has reached its aim, such as a server's first reply, and not when the connection is open: a server that
-/// accepts and closes at once would be asked without a pause.
+/// Reset it when an attempt has reached its aim, such as a server's first reply, and not when the connection is open: a server
+/// that accepts and closes at once would be asked without a pause.
 public struct Backoff: Hashable, Sendable {
     /// The bound of the first delay.
     public let first: Duration

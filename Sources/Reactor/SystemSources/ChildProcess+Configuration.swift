@@ -31,7 +31,7 @@ extension ChildProcess {
         ///
         /// The terminal controls a session that the child leads. It replaces inherited descriptors and the pipes of streams:
         /// what the child writes, to standard error too, is read from ``Spawned/standardOutput``.
-        public var terminal: TerminalSize?
+        public var terminal: Terminal.Size?
         /// The signal that the child gets when the thread that spawned it ends (prctl(2), `PR_SET_PDEATHSIG`), with this
         /// process at the latest; nil for none. Spawn it from a thread that lasts.
         public var parentDeathSignal: Signal?
@@ -41,7 +41,7 @@ extension ChildProcess {
             _ executable: String, _ arguments: [String] = [], environment: Environment = .inherited,
             workingDirectory: FilePath? = nil, standardInput: Redirection = .inherited,
             standardOutput: Redirection = .inherited, standardError: Redirection = .inherited,
-            group: Group = .inherited, terminal: TerminalSize? = nil
+            group: Group = .inherited, terminal: Terminal.Size? = nil
         ) {
             (self.executable, self.arguments, self.environment) = (executable, arguments, environment)
             (self.workingDirectory, self.group, self.terminal) = (workingDirectory, group, terminal)
@@ -49,17 +49,6 @@ extension ChildProcess {
             self.standardOutput = standardOutput
             self.standardError = standardError
         }
-    }
-
-    /// The size of a terminal, in characters.
-    public struct TerminalSize: Sendable, Hashable {
-        /// The number of lines.
-        public var rows: UInt16
-        /// The number of characters in a line.
-        public var columns: UInt16
-
-        /// A size in characters.
-        public init(rows: UInt16 = 24, columns: UInt16 = 80) { (self.rows, self.columns) = (rows, columns) }
     }
 }
 

@@ -11,7 +11,7 @@ extension ChildProcess {
         public let standardError: [UInt8]
     }
 
-    /// A program that has been ended before its time, by ``ChildProcess/run(_:_:input:outputLimit:timeout:)``.
+    /// A program that has been ended before its time, by ``ChildProcess/run(_:_:input:outputLimit:timeout:configure:)``.
     public struct RunError: Error, Sendable, Hashable {
         /// Why a program has been ended.
         @nonexhaustive public enum Reason: Error, Sendable, Hashable {
@@ -42,8 +42,8 @@ extension ChildProcess {
     /// if result.termination.isSuccess { print(String(decoding: result.standardOutput, as: UTF8.self)) }
     /// ```
     ///
-    /// The program leads a process group of its own. Its standard input is `input` and then the end, or `/dev/null`; it need not
-    /// read all of it, and may read and write in any order. This returns when the program has ended and all copies of its
+    /// The program leads a process group of its own. Its standard input is `input` and then the end, or `/dev/null`; it need
+    /// not read all of it, and may read and write in any order. This returns when the program has ended and all copies of its
     /// output pipes are closed, so a background process that keeps them open delays the return.
     ///
     /// If the limit or the timeout is exceeded, or the task is cancelled, the group gets SIGTERM; SIGKILL follows when the
@@ -55,37 +55,23 @@ extension ChildProcess {
     ///   - input: What the program reads.
     ///   - outputLimit: The most bytes of its output, and of its errors.
     ///   - timeout: How long the program may take; nil for no limit.
-    /// - Returns: What it has written, and how it has ended. Another status than 0 is no error.
+    ///   - configure: Changes the configuration before the program is started, such as its environment, or where it writes. If
+    ///     it is not to lead a group, only itself is ended, not what it has started.
+    /// - Returns: What it has written to streams, and how it has ended. Another status than 0 is no error.
     /// - Throws: ``RunError`` if the limit or the timeout was exceeded; ``IOError`` as ``spawn(_:)``, or if reading or writing
     ///   fails; `CancellationError`.
     /// - Precondition: `outputLimit` is not negative.
     nonisolated(nonsending) public static func run(
         _ executable: String, _ arguments: [String] = [], input: [UInt8] = [],
-        outputLimit: Int = defaultOutputLimit, timeout: Duration? = nil
-    ) async throws -> CollectedResult {
-        let configuration = Configuration(
-            executable, arguments, standardInput: .null, standardOutput: .stream, standardError: .stream,
-            group: .new)
-        return try await run(configuration, input: input, outputLimit: outputLimit, timeout: timeout)
-    }
-
-    /// Runs a program to its end, and returns what it has written to streams; otherwise as
-    /// ``run(_:_:input:outputLimit:timeout:)``.
-    ///
-    /// - Parameters:
-    ///   - configuration: The program. If it leads no process group, only itself is ended, not what it has started.
-    ///   - input: What the program reads; if there are no bytes, what the configuration says.
-    ///   - outputLimit: The most bytes of its output, and of its errors.
-    ///   - timeout: How long the program may take; nil for no limit.
-    nonisolated(nonsending) public static func run(
-        _ configuration: Configuration, input: [UInt8] = [], outputLimit: Int = defaultOutputLimit,
-        timeout: Duration? = nil
+        outputLimit: Int = defaultOutputLimit, timeout: Duration? = nil,
+        configure: (inout Configuration) -> Void = { _ in }
     ) async throws -> CollectedResult {
         require(outputLimit >= 0, "An output limit must not be negative: \(outputLimit).")
         try Task.checkCancellation()
-        var configuration = configuration
-        if !input.isEmpty { configuration.standardInput = .stream }
-        let executable = configuration.executable
+        var configuration = Configuration(
+            executable, arguments, standardInput: input.isEmpty ? .null : .stream, standardOutput: .stream,
+            standardError: .stream, group: .new)
+        configure(&configuration)
         let loop = try attempt(.spawn, executable) { () throws(Errno) in
             try ResidentThread.streams.runLoop()
         }

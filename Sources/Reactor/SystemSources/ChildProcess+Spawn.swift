@@ -110,7 +110,7 @@ private struct ChildEnds {
         passed[number] = SharedDescriptor(descriptor.rawValue, closesWhenDone: false)
     }
 
-    private mutating func openTerminal(_ size: ChildProcess.TerminalSize) throws(Errno) {
+    private mutating func openTerminal(_ size: Terminal.Size) throws(Errno) {
         func owned(_ open: () -> CInt) throws(Errno) -> SharedDescriptor {
             SharedDescriptor(try SystemCall.make(open), closesWhenDone: true)
         }

@@ -179,7 +179,7 @@ public final class ChildProcess: Sendable {
     ///
     /// - Throws: An error of ioctl_tty(2): `Errno(rawValue: ENOTTY)` for a process without a terminal;
     ///   `Errno.badFileDescriptor` after the stream of its standard output was closed.
-    public func resizeTerminal(to size: TerminalSize) throws(Errno) {
+    public func resizeTerminal(to size: Terminal.Size) throws(Errno) {
         guard let terminal else { throw Errno(rawValue: ENOTTY) }
         try terminal.use { (number) throws(Errno) in
             _ = try SystemCall.make { reactor_terminal_resize(number, size.rows, size.columns) }

@@ -10,8 +10,8 @@ public import SystemPackage
 /// for try await line in port.input.lines { print(line) }
 /// ```
 ///
-/// All bytes are delivered unchanged, except those that parity and flow control change. The streams are neither opened nor scheduled yet; the port is closed when both are. The input ends
-/// when the device is removed. See termios(3).
+/// All bytes are delivered unchanged, except those that parity and flow control change. The streams are neither opened nor
+/// scheduled yet; the port is closed when both are. The input ends when the device is removed. See termios(3).
 public struct SerialPort {
     /// The settings of a serial port: 115,200 bits per second, 8 data bits, no parity, one stop bit and no flow control unless
     /// others are set.

@@ -21,6 +21,17 @@ public struct Terminal: Sendable, Hashable {
         case raw
     }
 
+    /// The size of a terminal, in characters.
+    public struct Size: Sendable, Hashable {
+        /// The number of lines.
+        public var rows: UInt16
+        /// The number of characters in a line.
+        public var columns: UInt16
+
+        /// A size in characters.
+        public init(rows: UInt16 = 24, columns: UInt16 = 80) { (self.rows, self.columns) = (rows, columns) }
+    }
+
     /// Where keys are read, and whose settings are changed.
     package let input: FileDescriptor
     /// Where the program writes, and whose size is asked for.
@@ -34,7 +45,7 @@ public struct Terminal: Sendable, Hashable {
     /// The present size of the window; zeros if the terminal does not know it. See ``RunLoop/sizes(of:inModes:)``.
     ///
     /// - Throws: `Errno(rawValue: ENOTTY)` if ``output`` is no terminal; `Errno.badFileDescriptor`.
-    public func size() throws(Errno) -> ChildProcess.TerminalSize {
+    public func size() throws(Errno) -> Terminal.Size {
         let size = try SystemCall.make { reactor_terminal_size(output.rawValue) }
         return .init(rows: UInt16(truncatingIfNeeded: size >> 16), columns: UInt16(truncatingIfNeeded: size))
     }
@@ -43,14 +54,14 @@ public struct Terminal: Sendable, Hashable {
     ///
     /// The settings are restored when `body` returns or throws, by exit(3), when a signal ends the process, and when it traps.
     /// While Control-Z has stopped it they are those from before, and when it continues in the foreground those of `mode`
-    /// again; draw again then (``RunLoop/sizes(of:inModes:)``). Only SIGKILL, SIGSTOP, real-time signals, a stack overflow, `_exit`
-    /// and a signal that other code handles by them leave the terminal as it is. A child of fork(2) restores nothing.
+    /// again; draw again then (``RunLoop/sizes(of:inModes:)``). Only SIGKILL, SIGSTOP, real-time signals, a stack overflow,
+    /// `_exit` and a signal that other code handles by them leave the terminal as it is. A child of fork(2) restores nothing.
     ///
     /// For this, signals that have their default action are caught until the last such call returns. A ``SignalSource`` takes
     /// precedence, and so do other handlers, except those of faults, which are called afterwards.
     ///
-    /// A process in the background is stopped (SIGTTOU) until it is in the foreground. Calls may nest, and overlap in tasks: the
-    /// last one to end restores the settings from before the first. Input that `body` has not read remains.
+    /// A process in the background is stopped (SIGTTOU) until it is in the foreground. Calls may nest, and overlap in tasks:
+    /// the last one to end restores the settings from before the first. Input that `body` has not read remains.
     ///
     /// - Parameters:
     ///   - mode: How keys arrive.
@@ -116,7 +127,7 @@ extension RunLoop {
     /// - Throws: ``IOError`` as ``signals(_:inModes:)``, and with the error of ``Terminal/size()``.
     public func sizes(
         of terminal: Terminal, inModes modes: [Mode] = [.common]
-    ) throws(IOError) -> Events<ChildProcess.TerminalSize, any Error> {
+    ) throws(IOError) -> Events<Terminal.Size, any Error> {
         try Events(on: self, inModes: modes, "terminal") { continuation throws(IOError) in
             let sources = try attempt(.watch, "terminal") { () throws(Errno) in
                 var sources: [SignalSource] = []

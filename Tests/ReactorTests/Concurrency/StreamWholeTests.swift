@@ -15,13 +15,13 @@ import Testing
             let fixture = try Fixture(kind, bytes)
             defer { withExtendedLifetime(fixture) {} }
             let input = fixture.input
-            #expect(try await input.waitUntilReadable())
+            #expect(try await input.waitForBytes())
             #expect(try await input.read(exactly: 2) == [0, 1])
             let error = await thrownError { _ = try await input.readToEnd(limit: 199_997) } as? IOError
             #expect(error?.errno == .messageTooLong)
             #expect(try await input.readToEnd(limit: 199_998) == Array(bytes[2...]))
             #expect(try await input.readToEnd(limit: 0) == [])
-            #expect(try await !input.waitUntilReadable())
+            #expect(try await !input.waitForBytes())
         }
     }
 
@@ -34,16 +34,16 @@ import Testing
                 try await clock.sleep(for: .seconds(50))
                 try await peer.write("he")
             }()
-            #expect(try await connection.waitUntilReadable(timeout: .seconds(60)))
+            #expect(try await connection.waitForBytes(timeout: .seconds(60)))
             #expect(time.now == start + .seconds(50))
             let head =
                 await thrownError { _ = try await connection.read(until: [10], timeout: .seconds(5)) }
                 as? IOError
             #expect(head?.reason == .waitTimedOut && time.now == start + .seconds(55))
-            #expect(try await connection.waitUntilReadable(timeout: .zero))
+            #expect(try await connection.waitForBytes(timeout: .zero))
             #expect(try await connection.read(exactly: 2) == Array("he".utf8))
             let idle =
-                await thrownError { _ = try await connection.waitUntilReadable(timeout: .seconds(60)) }
+                await thrownError { _ = try await connection.waitForBytes(timeout: .seconds(60)) }
                 as? IOError
             #expect(idle?.reason == .waitTimedOut && time.now == start + .seconds(115))
             try await sent

@@ -47,6 +47,19 @@ import Testing
         try expectOptions(of: connection)
     }
 
+    @Test func `an accepted connection of a Unix-domain socket has them, too`() async throws {
+        let folder = TemporaryFolder()
+        let address = try SocketAddress(unixPath: folder.path("socket"))
+        let connections = try home.loop.connections(at: address, options: .init(connection: Self.options))
+        let client = try await Connection.connect(to: address)
+        let server = try await connections.accept()
+        let descriptor = try #require(server.descriptor)
+        #expect(descriptor.socketOption(SOL_SOCKET, SO_SNDBUF) == 40_000)
+        #expect(descriptor.socketOption(SOL_SOCKET, SO_RCVBUF) == 60_000)
+        client.close()
+        server.close()
+    }
+
     @Test func `without options the kernel decides, but sends small writes at once`() async throws {
         let connections = try home.loop.connections(at: .ownLoopback)
         let client = try await Connection.connect(to: connections.localAddress)

@@ -8,12 +8,6 @@ import Testing
 @Suite(.runLoop) struct ChildProcessRunTests {
     private typealias Reason = ChildProcess.RunError.Reason
 
-    private func shell(_ script: String) -> ChildProcess.Configuration {
-        .init(
-            "/bin/sh", ["-c", script], standardInput: .null, standardOutput: .stream,
-            standardError: .stream, group: .new)
-    }
-
     private func runError(
         _ body: () async throws -> ChildProcess.CollectedResult
     ) async throws -> ChildProcess.RunError {
@@ -50,14 +44,14 @@ import Testing
     }
 
     @Test func `a configuration chooses what is collected`() async throws {
-        var configuration = shell("echo out; echo error >&2")
-        configuration.standardError = .standardOutput
-        let result = try await ChildProcess.run(configuration)
+        let script = "echo out; echo error >&2"
+        let result = try await ChildProcess.run("sh", ["-c", script]) { $0.standardError = .standardOutput }
         #expect(result.standardOutput == Array("out\nerror\n".utf8) && result.standardError.isEmpty)
-        configuration.standardOutput = .null
-        #expect(try await ChildProcess.run(configuration).standardOutput.isEmpty)
-        let terminal = try await ChildProcess.run(
-            .init("sh", ["-c", "stty size"], terminal: .init(rows: 5, columns: 6)))
+        let errors = try await ChildProcess.run("sh", ["-c", script]) { $0.standardOutput = .null }
+        #expect(errors.standardOutput.isEmpty && errors.standardError == Array("error\n".utf8))
+        let terminal = try await ChildProcess.run("sh", ["-c", "stty size <&1"]) {
+            $0.terminal = .init(rows: 5, columns: 6)
+        }
         #expect(terminal.standardOutput == Array("5 6\r\n".utf8))
         await #expect(throws: IOError.self) { try await ChildProcess.run("/no/such") }
     }
@@ -88,8 +82,9 @@ import Testing
 
     @Test func `a program on a terminal reads the end of its input`() async throws {
         for input in ["one\n", "two"] {
-            let result = try await ChildProcess.run(
-                .init("cat", terminal: .init(rows: 5, columns: 6)), input: Array(input.utf8))
+            let result = try await ChildProcess.run("cat", input: Array(input.utf8)) {
+                $0.terminal = .init(rows: 5, columns: 6)
+            }
             #expect(result.termination.isSuccess)
             let output = String(decoding: result.standardOutput, as: UTF8.self)
             // What was typed, and what the program has written.
@@ -112,10 +107,10 @@ import Testing
 
     @Test func `cancellation ends the program and what it has started`() async throws {
         let pipe = try FileDescriptor.pipe()
-        var configuration = shell("(trap '' TERM; echo started >&2; exec sleep 1000) & wait")
-        configuration.standardError = .descriptor(pipe.writeEnd)
-        let copy = configuration
-        let task = Task { try await ChildProcess.run(copy) }
+        let script = "(trap '' TERM; echo started >&2; exec sleep 1000) & wait"
+        let task = Task {
+            try await ChildProcess.run("sh", ["-c", script]) { $0.standardError = .descriptor(pipe.writeEnd) }
+        }
         let input = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
         #expect(try await input.readChunk() == Array("started\n".utf8))
         try pipe.writeEnd.close()

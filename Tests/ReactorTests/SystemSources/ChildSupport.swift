@@ -6,7 +6,7 @@ extension ChildProcess {
     /// Spawns a shell that runs `script`.
     static func shell(
         _ script: String, standardInput: Configuration.Redirection = .null,
-        standardOutput: Configuration.Redirection = .stream, terminal: TerminalSize? = nil,
+        standardOutput: Configuration.Redirection = .stream, terminal: Terminal.Size? = nil,
         _ change: (inout Configuration) -> Void = { _ in }
     ) throws(IOError) -> sending Spawned {
         var configuration = Configuration(

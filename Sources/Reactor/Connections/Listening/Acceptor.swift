@@ -32,7 +32,7 @@ final class Acceptor: Sendable {
     let descriptor: FileDescriptor
     let localAddress: SocketAddress
     /// Whether another program has made the socket, with options of its own.
-    let isInherited: Bool
+    private let isInherited: Bool
     private let state: Mutex<State>
 
     /// Listens at `address`.
@@ -47,6 +47,11 @@ final class Acceptor: Sendable {
         try self.init(descriptorName(descriptor.rawValue), isInherited: true) { () throws(Errno) in
             try ListeningSocket(descriptor)
         }
+    }
+
+    /// Whether what is accepted has `options` by itself: TCP's sockets inherit those of the listening one.
+    func isConfigured(with options: ConnectionOptions) -> Bool {
+        !isInherited && (localAddress.family != .unix || options == .standard)
     }
 
     private init(

@@ -123,7 +123,8 @@ extension Listener {
                 switch try await attemptNext(until: deadline) {
                 case .connection(let descriptor, let peer):
                     return Connection(
-                        accepted: descriptor, from: peer, options, isConfigured: !acceptor.isInherited)
+                        accepted: descriptor, from: peer, options,
+                        isConfigured: acceptor.isConfigured(with: options))
                 case .fault(let fault):
                     if fault.isReported {
                         let error = IOError(.accept, "\(localAddress)", fault.error)

@@ -156,7 +156,8 @@ public final class Listener: EventSource {
             switch acceptor.next() {
             case .connection(let descriptor, let peer):
                 let connection = Connection(
-                    accepted: descriptor, from: peer, connectionOptions, isConfigured: !acceptor.isInherited)
+                    accepted: descriptor, from: peer, connectionOptions,
+                    isConfigured: acceptor.isConfigured(with: connectionOptions))
                 handlers?.connection(self, connection)
             case .fault(let fault): return backOff(fault)
             case .over: return close()

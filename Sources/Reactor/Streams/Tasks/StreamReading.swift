@@ -159,7 +159,7 @@ extension InputStream {
     /// - Returns: Whether there are bytes; false at the end.
     /// - Throws: ``IOError``; `CancellationError`.
     /// - Precondition: As for ``readChunk(upTo:timeout:)``.
-    nonisolated(nonsending) public func waitUntilReadable(timeout: Duration? = nil) async throws -> Bool {
+    nonisolated(nonsending) public func waitForBytes(timeout: Duration? = nil) async throws -> Bool {
         if engine.hasPutBackBytes { return true }
         let use = try StreamUse(self, timeout: timeout, readsAhead: true)
         // Without memory while it waits.
