@@ -31,6 +31,13 @@ struct EchoService: Service {
     }
 }
 
+// What the loop has to report, with REACTOR_DEBUG=1, goes where the service's messages go.
+var logger = Logger(label: "echo", factory: StreamLogHandler.standardError)
+logger.logLevel = .warning
+LoopDiagnostics.setReportHandler { [logger] report in
+    logger.warning("\(report.text)", metadata: ["kind": "\(report.kind)"])
+}
+
 let port = MainProgram.argument("PORT", otherwise: 7007) { UInt16($0) }
 do {
     try await withRunLoopThread(name: "echo") { thread in
@@ -39,7 +46,7 @@ do {
         }
         var configuration = ServiceGroupConfiguration(
             services: [EchoService(connections: connections)], gracefulShutdownSignals: [.sigint, .sigterm],
-            logger: Logger(label: "echo") { _ in SwiftLogNoOpLogHandler() })
+            logger: logger)
         configuration.maximumGracefulShutdownDuration = .seconds(5)
         let group = ServiceGroup(configuration: configuration)
         try await group.run()

@@ -3,7 +3,7 @@ import SystemPackage
 
 /// The options of a connection: ``Connection/Options``.
 public struct ConnectionOptions: Sendable, Hashable {
-    fileprivate static let standard = ConnectionOptions()
+    static let standard = ConnectionOptions()
     /// Those of a pair of streams of Cocoa's: the kernel collects small writes.
     static let pair = ConnectionOptions(noDelay: false)
 

@@ -49,7 +49,7 @@ import Testing
 
     @Test func `an accepted connection of a Unix-domain socket has them, too`() async throws {
         let folder = TemporaryFolder()
-        let address = try SocketAddress(unixPath: folder.path("socket"))
+        let address = try SocketAddress(unixPath: FilePath(folder.path("socket")))
         let connections = try home.loop.connections(at: address, options: .init(connection: Self.options))
         let client = try await Connection.connect(to: address)
         let server = try await connections.accept()

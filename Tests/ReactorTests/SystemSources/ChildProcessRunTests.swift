@@ -74,7 +74,7 @@ import Testing
     }
 
     @Test func `what a program writes while it is ended is in the error`() async throws {
-        let script = "trap 'echo cleaned up >&2; exit 3' TERM; yes"
+        let script = "trap 'echo cleaned up >&2; exit 3' TERM; while :; do echo y; done"
         let error = try await runError { try await ChildProcess.run("sh", ["-c", script], outputLimit: 100) }
         #expect(error.result.standardError == Array("cleaned up\n".utf8))
         #expect(error.result.termination.reason == .exited(status: 3))
