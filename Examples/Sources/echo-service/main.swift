@@ -32,7 +32,7 @@ struct EchoService: Service {
 }
 
 // What the loop has to report, with REACTOR_DEBUG=1, goes where the service's messages go.
-var logger = Logger(label: "echo", factory: StreamLogHandler.standardError)
+var logger = Logger(label: "echo") { StreamLogHandler.standardError(label: $0) }
 logger.logLevel = .warning
 LoopDiagnostics.setReportHandler { [logger] report in
     logger.warning("\(report.text)", metadata: ["kind": "\(report.kind)"])

@@ -94,7 +94,10 @@ import SystemPackage
         let end = try await RunLoop.main.termination(of: victim.process)
         do {
             _ = try await victim.peer.request("ping", returning: [String: String].self)
-        } catch is PeerHasEnded {}
+        } catch is PeerHasEnded {
+        } catch is IOError {
+            // The end of its input has been found before that of its output.
+        }
         for server in servers { _ = try await server.peer.request("ping", returning: [String: String].self) }
         MainProgram.printLine("a server was killed (\(end)), and \(servers.count) answer")
     }

@@ -22,7 +22,7 @@ struct PolledLines: AsyncSequence {
                         try unsafe descriptor.read(into: $0)
                     }
                     if count == 0 { return nil }
-                    try framer.push(bytes.span.bytes.extracting(0..<count)) { line in
+                    try framer.push(unsafe bytes.span.bytes.extracting(0..<count)) { line in
                         lines.append(unsafe line.withUnsafeBytes { unsafe Array($0) })
                         return .more
                     }

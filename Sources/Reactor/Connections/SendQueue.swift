@@ -42,7 +42,8 @@ public final class SendQueue: Sendable {
     /// Retains the stream.
     private let stream: Transferred<OutputStream>?
 
-    /// A queue of messages to a connection, which is open.
+    /// A queue of messages to a connection, which is open, or was accepted: then the first message opens it. While it is
+    /// connecting, or shaking hands, messages are refused: await ``Connection/open()`` before.
     ///
     /// The queue takes a turn for a message as ``Connection/write(_:timeout:)-([UInt8],_)`` does, and keeps it until the
     /// connection has accepted all of it. Meanwhile ``Connection/send(_:)-([UInt8])`` throws `Errno.resourceBusy`: a connection
@@ -51,7 +52,7 @@ public final class SendQueue: Sendable {
     /// ``flush(timeout:)`` or ``finish(timeout:)`` of the queue before.
     ///
     /// - Parameters:
-    ///   - connection: An open connection, with or without a delegate.
+    ///   - connection: A connection, with or without a delegate.
     ///   - limit: The most bytes that wait in the queue.
     ///   - overflow: What happens to a message for which there is no room.
     /// - Precondition: `limit` is at least 64.
@@ -188,6 +189,11 @@ extension SendQueue {
         if let failure = state.withLock({ $0.failure }) { throw failure }
         if cost > limit { throw engine.failure(.messageTooLong) }
         if !process.isCurrent { throw engine.failure(.notSupported) }
+        if engine.status == .notOpen, let connection, !connection.socket.needsSocket {
+            connection.halves.input.open()
+            connection.halves.output.open()
+            engine.refresh()
+        }
         switch engine.status {
         case .notOpen, .opening: throw engine.failure(.socketNotConnected)
         case .closed, .error: throw engine.failure

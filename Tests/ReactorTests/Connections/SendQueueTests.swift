@@ -219,6 +219,13 @@ private func numbers(_ bytes: [UInt8]) -> [Int]? {
         #expect(error?.errno == .socketNotConnected)
     }
 
+    @Test func `the first message opens a connection that was accepted`() async throws {
+        let (peer, other) = try SocketPeer.pair()
+        let queue = SendQueue(to: Connection(descriptor: other))
+        try queue.send("first")
+        #expect(peer.receive(5) == Array("first".utf8))
+    }
+
     @Test func `a queue that nothing refers to sends what waits`() async throws {
         let (peer, other) = try SocketPeer.pair()
         var count = 0
