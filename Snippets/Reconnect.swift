@@ -26,7 +26,7 @@ while true {
             print(line)
         }
         print("\(host) has ended the connection")
-    } catch let error as IOError {
+    } catch let error as any SubjectError {
         print(error)
     }
     try await clock.sleep(for: backoff.nextDelay())

@@ -20,7 +20,7 @@ private func showStatus() async throws {
 
 private func build() async throws {
     let child = try ChildProcess.spawn(
-        .init("make", ["-j4"], standardOutput: .stream, standardError: .standardOutput))
+        .init("make", ["-j4"], standardOutput: .stream, standardError: .mergedWithStandardOutput))
     for try await line in child.standardOutput!.lines { print(line) }
     let termination = try await RunLoop.main.termination(of: child.process)
     print(termination.reason, termination.userTime)

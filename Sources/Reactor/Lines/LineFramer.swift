@@ -48,7 +48,7 @@ public struct LineFramer: Sendable {
     ///   - limit: The most bytes of a line, without its terminator. It bounds the memory that a stream
     ///     without terminators takes.
     ///   - overflow: What happens to a line of more bytes.
-    ///   - checksUTF8: Whether to validate whole pushes as UTF-8: see ``checksUTF8``.
+    ///   - checksUTF8: Whether to validate whole pushes as UTF-8: see `checksUTF8`.
     /// - Precondition: `limit` is positive; a terminator of bytes has at least one.
     public init(
         terminator: LineTerminator = .newline, limit: Int = defaultLimit, overflow: Overflow = .fail,

@@ -7,7 +7,7 @@ extension RunLoop {
     ///
     /// The host watches ``descriptor`` for reading and calls ``dispatch()`` when it is readable. Nothing else is needed:
     /// timers, descriptors, streams, posted blocks, executors' jobs and, on the main thread, `DispatchQueue.main` and
-    /// `@MainActor` are served as if the loop ran in ``mode``. A host of poll(2) alone:
+    /// `@MainActor` are served as if the loop ran in `mode`. A host of poll(2) alone:
     ///
     /// ```swift
     /// let hosting = try RunLoop.Hosting(.current)

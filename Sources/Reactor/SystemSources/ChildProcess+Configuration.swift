@@ -88,8 +88,9 @@ extension ChildProcess.Configuration {
         case descriptor(FileDescriptor)
         /// A pipe to the stream of the same name in ``ChildProcess/Spawned``.
         case stream
-        /// Where the child's standard output goes: for its standard error only.
-        case standardOutput
+        /// Where the child's standard output goes: for its standard error only. Otherwise the spawn throws
+        /// `Errno.invalidArgument`.
+        case mergedWithStandardOutput
     }
 }
 

@@ -97,7 +97,7 @@ private struct ChildEnds {
         let input = try connect(STDIN_FILENO, configuration.standardInput)
         let output = try connect(STDOUT_FILENO, configuration.standardOutput)
         (parents.input, parents.output) = (input ?? parents.input, output ?? parents.output)
-        if case .standardOutput = configuration.standardError {
+        if case .mergedWithStandardOutput = configuration.standardError {
             // Copied in the child from what its standard output has become here.
             passed[STDERR_FILENO] =
                 passed[STDOUT_FILENO] ?? SharedDescriptor(STDOUT_FILENO, closesWhenDone: false)
@@ -136,7 +136,7 @@ private struct ChildEnds {
             let creation = O_WRONLY | O_CREAT | (append ? O_APPEND : O_TRUNC)
             passed[number] = try Self.open(path, isRead ? O_RDONLY : creation)
         case .descriptor(let descriptor): pass(descriptor, as: number)
-        case .standardOutput: fatalError("Redirection.standardOutput is for a child's standard error only.")
+        case .mergedWithStandardOutput: break  // refused before
         case .stream where terminal != nil: break
         case .stream:
             let (reading, writing) = try Self.pipe()
@@ -185,6 +185,9 @@ private struct SpawnRequest {
         guard configuration.environment.isValid, configuration.hasValidSockets,
             strings.count(where: { $0 == 0 }) == all.count
         else {
+            throw IOError(.spawn, executable, .invalidArgument)
+        }
+        for case .mergedWithStandardOutput in [configuration.standardInput, configuration.standardOutput] {
             throw IOError(.spawn, executable, .invalidArgument)
         }
         if executable.isEmpty { throw IOError(.spawn, executable, .noSuchFileOrDirectory) }

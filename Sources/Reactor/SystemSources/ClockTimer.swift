@@ -16,8 +16,9 @@ public import SystemPackage
 /// ```
 ///
 /// Firings while the loop is busy or runs in another mode are combined into one. The closure is called and released on the
-/// loop's thread, and may capture anything. The loop retains the timer until it is closed. A timer and its loop belong to one
-/// thread; while it is in a loop, every method traps on another. In async code, use ``RunLoop/firings(of:at:every:inModes:)``.
+/// loop's thread, and may capture anything. The loop retains the timer until it is cancelled. A timer and its loop belong to
+/// one thread; while it is in a loop, every method traps on another. In async code, use
+/// ``RunLoop/firings(of:at:every:inModes:)``.
 ///
 /// Each timer uses a descriptor: timerfd_create(2), with `TFD_TIMER_CANCEL_ON_SET`. It does not wake a suspended system.
 public final class ClockTimer: EventSource {

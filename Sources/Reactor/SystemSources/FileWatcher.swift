@@ -36,8 +36,8 @@ public import SystemPackage
 /// ``Event/overflowed`` is reported when it is.
 ///
 /// The closure is called and released on the loop's thread, and may capture anything. It may watch more paths, and close the
-/// watcher, after which no event is delivered. The loop retains the watcher until it is closed. A watcher and its loop belong
-/// to one thread; while it is in a loop, every method traps on another. In async code, use
+/// watcher, after which no event is delivered. The loop retains the watcher until it is cancelled. A watcher and its loop
+/// belong to one thread; while it is in a loop, every method traps on another. In async code, use
 /// ``RunLoop/fileEvents(at:recursively:inModes:)``.
 public final class FileWatcher: EventSource {
     /// A change of a file, or of what is watched.

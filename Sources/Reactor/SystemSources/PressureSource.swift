@@ -15,7 +15,7 @@ public import SystemPackage
 /// ```
 ///
 /// Stalls are reported at most once in each window. The closure is called and released on the loop's thread, and may capture
-/// anything. The loop retains the source until it is closed. A source and its loop belong to one thread; while it is in a
+/// anything. The loop retains the source until it is cancelled. A source and its loop belong to one thread; while it is in a
 /// loop, every method traps on another. In async code, use ``RunLoop/pressure(at:stalledFor:within:byAll:inModes:)``.
 ///
 /// The kernel needs `CONFIG_PSI`, and `psi=1` among its parameters if it is off by default.

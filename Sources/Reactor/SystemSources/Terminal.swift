@@ -44,7 +44,7 @@ public struct Terminal: Sendable, Hashable {
 
     /// The present size of the window; zeros if the terminal does not know it. See ``RunLoop/sizes(of:inModes:)``.
     ///
-    /// - Throws: `Errno(rawValue: ENOTTY)` if ``output`` is no terminal; `Errno.badFileDescriptor`.
+    /// - Throws: `Errno(rawValue: ENOTTY)` if `output` is no terminal; `Errno.badFileDescriptor`.
     public func size() throws(Errno) -> Terminal.Size {
         let size = try SystemCall.make { reactor_terminal_size(output.rawValue) }
         return .init(rows: UInt16(truncatingIfNeeded: size >> 16), columns: UInt16(truncatingIfNeeded: size))
@@ -65,7 +65,7 @@ public struct Terminal: Sendable, Hashable {
     ///
     /// - Parameters:
     ///   - mode: How keys arrive.
-    ///   - entering: Written to ``output`` when the settings are changed, also after a stop: such as `"\u{1B}[?1049h"`, which
+    ///   - entering: Written to `output` when the settings are changed, also after a stop: such as `"\u{1B}[?1049h"`, which
     ///     shows the alternate screen.
     ///   - leaving: Written before they are restored, such as `"\u{1B}[?1049l"`. A terminal that accepts nothing for a second
     ///     gets no more.

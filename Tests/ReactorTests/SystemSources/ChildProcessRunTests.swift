@@ -45,7 +45,9 @@ import Testing
 
     @Test func `a configuration chooses what is collected`() async throws {
         let script = "echo out; echo error >&2"
-        let result = try await ChildProcess.run("sh", ["-c", script]) { $0.standardError = .standardOutput }
+        let result = try await ChildProcess.run("sh", ["-c", script]) {
+            $0.standardError = .mergedWithStandardOutput
+        }
         #expect(result.standardOutput == Array("out\nerror\n".utf8) && result.standardError.isEmpty)
         let errors = try await ChildProcess.run("sh", ["-c", script]) { $0.standardOutput = .null }
         #expect(errors.standardOutput.isEmpty && errors.standardError == Array("error\n".utf8))
@@ -54,6 +56,10 @@ import Testing
         }
         #expect(terminal.standardOutput == Array("5 6\r\n".utf8))
         await #expect(throws: IOError.self) { try await ChildProcess.run("/no/such") }
+        let error = await #expect(throws: IOError.self) {
+            try await ChildProcess.run("true") { $0.standardOutput = .mergedWithStandardOutput }
+        }
+        #expect(error?.errno == .invalidArgument)
     }
 
     @Test func `more output than the limit ends the program's group, and what was read is in the error`()

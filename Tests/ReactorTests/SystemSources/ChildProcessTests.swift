@@ -129,7 +129,7 @@ import Testing
         for append in [false, true] {
             let child = try ChildProcess.shell("cat; echo error >&2", standardInput: .file(input.path)) {
                 $0.standardOutput = .file(file, append: append)
-                $0.standardError = .standardOutput
+                $0.standardError = .mergedWithStandardOutput
             }
             #expect(child.standardInput == nil && child.standardOutput == nil)
             #expect(child.process.wait()?.isSuccess == true)

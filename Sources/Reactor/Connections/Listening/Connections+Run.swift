@@ -1,4 +1,5 @@
 import Synchronization
+import SystemPackage
 
 extension Listener {
     /// Serves each connection to `address` in a child task, until the calling task is cancelled.
@@ -17,17 +18,24 @@ extension Listener {
     ///   - security: As in ``Connections/run(security:limit:limitPerPeer:_:)``.
     ///   - limit: As in ``Connections/run(security:limit:limitPerPeer:_:)``.
     ///   - limitPerPeer: As there.
-    ///   - loop: The loop that runs the tasks: the main loop unless another is named.
+    ///   - loop: The loop that runs the tasks: that of the calling task unless another is named, or the main loop if that task
+    ///     is on none.
     ///   - faults: Called with the reason when accepting backs off, at most once a second.
-    ///   - body: Serves a connection, which nothing has opened yet.
+    ///   - body: Serves a connection, which is open.
     /// - Throws: ``IOError`` if the socket cannot listen; `CancellationError`.
     nonisolated(nonsending) public static func run(
         at address: SocketAddress, options: Options = Options(), security: Connection.Security? = nil,
-        limit: Int = .max, limitPerPeer: Int = .max, on loop: RunLoop = .main,
+        limit: Int = .max, limitPerPeer: Int = .max, on loop: RunLoop? = nil,
         faults: @escaping @Sendable (IOError) -> Void = { _ in },
         _ body: @escaping @Sendable (Connection) async throws -> Void
     ) async throws {
-        let connections = try loop.connections(at: address, options: options, faults: faults)
+        let place: RunLoop
+        do throws(Errno) {
+            place = if let loop { loop } else { try RunLoop.place(of: #isolation, orOn: .main).0 }
+        } catch {
+            throw CancellationError()
+        }
+        let connections = try place.connections(at: address, options: options, faults: faults)
         defer { connections.close() }
         try await connections.run(security: security, limit: limit, limitPerPeer: limitPerPeer, body)
     }
@@ -39,7 +47,8 @@ extension Listener.Connections {
     /// A connection is closed when its task returns or throws; what was written is still sent. An error of `body` ends its
     /// connection and nothing else: in debug mode (``LoopDiagnostics``) it is reported. If the calling task is cancelled, no
     /// further connection is accepted, the child tasks are cancelled, and this returns when they have. When the task's
-    /// ``GracefulShutdown`` begins, the connections are drained.
+    /// ``GracefulShutdown`` begins, the connections are drained. A connection that fails before it is open, as in a handshake,
+    /// does not reach `body`.
     ///
     /// - Parameters:
     ///   - security: What protects the bytes, such as ReactorTLS's `.tls(.server(identity))`; nil for plain text. The task
@@ -48,7 +57,7 @@ extension Listener.Connections {
     ///     its task has ended and its descriptor is closed, which may be later: see ``ConnectionOptions/closeTimeout``.
     ///   - limitPerPeer: How many of them may come from one IPv4 address, also mapped into IPv6, or from one IPv6 network of
     ///     64 bits. Further ones are reset.
-    ///   - body: Serves a connection, which nothing has opened yet.
+    ///   - body: Serves a connection, which is open.
     /// - Throws: ``IOError`` if the socket fails; `CancellationError`.
     /// - Precondition: No other task accepts; the limits are positive; `security` is a server's.
     nonisolated(nonsending) public func run(
@@ -93,7 +102,11 @@ private nonisolated func serve(
     _ connection: Connection, _ body: @Sendable (Connection) async throws -> Void
 ) async {
     defer { connection.close() }
-    do { try await body(connection) } catch is CancellationError {} catch {
+    do {
+        try await connection.open()
+        try await body(connection)
+    } catch is CancellationError {
+    } catch {
         guard LoopDiagnostics.isReporting else { return }
         LoopDiagnostics.report(.failedConnection, "The task of a \(connection) has failed: \(error).")
     }

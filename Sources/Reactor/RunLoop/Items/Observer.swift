@@ -26,7 +26,7 @@ extension RunLoop {
 
     /// Calls a closure when a loop reaches certain points of its activations.
     ///
-    /// Observers of one activity are called in ascending ``order``, those of equal order as they were added. They do not
+    /// Observers of one activity are called in ascending `order`, those of equal order as they were added. They do not
     /// keep a loop running. An observer belongs to one loop, in any of its modes, and to that loop's thread; it is not
     /// called again while its callback is under way.
     ///
