@@ -234,12 +234,15 @@ extension Connection {
     /// Waits until the kernel has taken everything that was written, and ends the output; bytes from the peer are still read.
     ///
     /// The end comes after the writes that were called before. Those that are called meanwhile wait, and fail once the output
-    /// has ended. What a ``SendQueue`` holds is dropped: call its ``SendQueue/finish(timeout:)``.
+    /// has ended. Does nothing if the output has ended. What a ``SendQueue`` holds is dropped: call its
+    /// ``SendQueue/finish(timeout:)``.
     ///
     /// - Parameter timeout: How long to wait for the bytes; nil for no limit. After it the output stays open.
     /// - Throws: As ``write(_:timeout:)-([UInt8],_)``.
     nonisolated(nonsending) public func finish(timeout: Duration? = nil) async throws {
-        try await inTurn(timeout) { timeout in try await halves.output.shutDown(timeout: timeout) }
+        try await inTurn(timeout) { timeout in
+            if halves.output.streamStatus != .atEnd { try await halves.output.shutDown(timeout: timeout) }
+        }
     }
 
     /// Waits until the kernel has taken everything that was written: by the writes that were called before, and by
@@ -249,13 +252,13 @@ extension Connection {
     /// - Throws: As ``write(_:timeout:)-([UInt8],_)``.
     nonisolated(nonsending) public func flush(timeout: Duration? = nil) async throws {
         let engine = halves.output.engine
-        let (loop, deadline) = try limit(timeout, #isolation)
+        let (place, deadline) = try limit(timeout, #isolation)
         if [.notOpen, .opening].contains(engine.status) {
             try await inTurn(timeout) { timeout in try await halves.output.waitUntilOpen(timeout: timeout) }
         }
         do throws(Errno) {
-            try await turns.waitForWrites(until: deadline, on: loop)
-            try await waitForFlush(of: engine, until: deadline, on: loop)
+            try await turns.waitForWrites(until: deadline, at: place)
+            try await waitForFlush(of: engine, until: deadline, at: place)
         } catch {
             throw failure(error)
         }
@@ -296,21 +299,21 @@ extension Connection {
     /// Waits for the turn. Returns what is left of `timeout`.
     nonisolated(nonsending) private func takeTurn(_ timeout: Duration?) async throws -> Duration? {
         if turns.takeIfFree() { return timeout }
-        let (loop, deadline) = try limit(timeout, #isolation)
-        do throws(Errno) { try await turns.take(until: deadline, on: loop) } catch {
+        let (place, deadline) = try limit(timeout, #isolation)
+        do throws(Errno) { try await turns.take(until: deadline, at: place) } catch {
             throw failure(error)
         }
-        return deadline.map { loop.now.duration(to: $0) }
+        return deadline.map { place.loop.now.duration(to: $0) }
     }
 
-    /// When a wait for `timeout` ends, and on which loop.
+    /// When a wait for `timeout` ends, and where the task waits.
     private func limit(
         _ timeout: Duration?, _ isolation: (any Actor)?
-    ) throws -> (loop: RunLoop, deadline: Deadline?) {
+    ) throws -> (place: (loop: RunLoop, executor: RunLoop.Executor), deadline: Deadline?) {
         let home = halves.output.engine.scheduledPlace?.loop
         do throws(Errno) {
-            let (loop, _) = try RunLoop.place(of: isolation, orOn: home)
-            return (loop, timeout.deadline(on: loop))
+            let place = try RunLoop.place(of: isolation, orOn: home)
+            return (place, timeout.deadline(on: place.0))
         } catch {
             throw failure(error)
         }

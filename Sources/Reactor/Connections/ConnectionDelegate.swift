@@ -124,12 +124,19 @@ extension Connection {
     /// - Throws: ``IOError`` with `Errno.resourceBusy` while a task writes or finishes, `Errno.socketNotConnected` before the
     ///   connection is open, or the error of the connection.
     public func finish() throws {
-        try sending.withLock { _ in
-            try withTurn { output in
-                if output.engine.isClosed { throw error ?? output.engine.failure(.badFileDescriptor) }
-                if output.streamStatus != .atEnd { try output.shutDown() }
-            }
-        }
+        try sending.withLock { _ in try withTurn { _ in try endOutput() } }
+        closeAfterBothEnds()
+    }
+
+    /// Ends the output in the caller's turn.
+    func endOutput() throws {
+        let output = halves.output
+        if output.engine.isClosed { throw error ?? output.engine.failure(.badFileDescriptor) }
+        if output.streamStatus != .atEnd { try output.shutDown() }
+    }
+
+    /// Closes the connection of a delegate once both directions have ended.
+    func closeAfterBothEnds() {
         if peerHasEnded.load(ordering: .sequentiallyConsistent), halves.output.streamStatus == .atEnd {
             close()
         }

@@ -24,7 +24,7 @@ extension SendQueue {
     /// A task that waits for room for its message.
     struct Writer {
         let message: Message
-        let promise: AsyncPromise<Errno?>
+        let wait: TaskWait
     }
 
     /// A task that waits until all messages with numbers below `number` have been sent or dropped, and then for the kernel.
@@ -40,6 +40,8 @@ extension SendQueue {
         case waits
         case replaces
         case hasNoRoom
+        /// The output is being ended.
+        case comesTooLate
     }
 
     /// The messages, and which thread sends them. Pure.
@@ -74,8 +76,11 @@ extension SendQueue {
         private(set) var droppedCount = 0
         private(set) var replacedCount = 0
         private(set) var failure: (any Error)?
-        private var writers: [Writer] = []
+        /// Whether the output ends after the messages that there are.
+        var isEnding = false
+        private var writers = Queue<Writer>()
         private var flushes: [Flush] = []
+        private var writeCount: UInt8 = 0
         private var isPending = false
 
         init(limit: Int) { self.limit = limit }
@@ -89,6 +94,7 @@ extension SendQueue.State {
     // MARK: Messages
 
     mutating func put(_ message: SendQueue.Message) -> SendQueue.Put {
+        if isEnding { return .comesTooLate }
         guard cost + growth(by: message) <= limit else { return .hasNoRoom }
         if let key = message.key, let number = numbers[key] {
             cost += growth(by: message)
@@ -103,6 +109,12 @@ extension SendQueue.State {
     private func growth(by message: SendQueue.Message) -> Int {
         guard let key = message.key, let number = numbers[key] else { return message.cost }
         return message.cost - messages[number - firstNumber].cost
+    }
+
+    /// Whether a task that writes lets its loop pass: after some writes without a wait.
+    mutating func isTurnOver() -> Bool {
+        writeCount &+= 1
+        return writeCount % 8 == 0
     }
 
     private mutating func append(_ message: SendQueue.Message) -> SendQueue.Put {
@@ -200,14 +212,15 @@ extension SendQueue.State {
     }
 
     /// Drops what waits. Returns whether the caller has to pass the turn on, and the tasks that wait.
-    mutating func fail(_ error: any Error) -> (hadTurn: Bool, writers: [SendQueue.Writer], [SendQueue.Flush])
-    {
+    mutating func fail(_ error: any Error) -> (
+        hadTurn: Bool, writers: Queue<SendQueue.Writer>, [SendQueue.Flush]
+    ) {
         droppedCount += batchCount + messages.count
         failure = failure ?? error
         (messages, numbers) = (Queue(), [:])
         (batch, batchCount, cost) = ([], 0, 0)
         endPending()
-        defer { (writers, flushes, phase, hasTurn) = ([], [], .idle, false) }
+        defer { (writers, flushes, phase, hasTurn) = (Queue(), [], .idle, false) }
         return (hasTurn, writers, flushes)
     }
 
@@ -224,19 +237,22 @@ extension SendQueue.State {
     /// Puts the messages for which there is room by now, in order. Returns whether the caller has to send.
     mutating func admit() -> Bool {
         var isFirst = false
-        while let writer = writers.first, writer.promise.isSet || cost + writer.message.cost <= limit {
-            writers.removeFirst()
+        while let writer = writers.front, writer.wait.hasEnded || cost + writer.message.cost <= limit {
+            _ = writers.popFirst()
             // A task that has given up sends nothing.
-            if writer.promise.set(nil), append(writer.message) == .sends { isFirst = true }
+            if writer.wait.end(), append(writer.message) == .sends { isFirst = true }
         }
         return isFirst
     }
 
     /// Forgets the tasks that have given up.
     mutating func removeEnded() {
-        writers.removeAll { $0.promise.isSet }
+        writers.removeAll { $0.wait.hasEnded }
         flushes.removeAll { !$0.callback.isWaiting }
     }
+
+    /// Whether the stream has accepted all messages.
+    var isEmpty: Bool { batchCount == 0 && messages.isEmpty && writers.isEmpty }
 
     /// Returns whether all messages have been sent.
     mutating func flushLater(_ callback: FlushCallback) -> Bool {

@@ -108,20 +108,31 @@ public final class SendQueue: Sendable {
     ///   Nothing is sent then.
     nonisolated(nonsending) public func write(_ message: [UInt8], timeout: Duration? = nil) async throws {
         let message = Message(bytes: message, key: nil)
+        try Task.checkCancellation()
         try checkOpen(message.cost)
-        switch state.withLock({ $0.put(message) }) {
-        case .sends: return try drainThenCheck()
-        case .waits, .replaces: return
-        case .hasNoRoom: break
+        let (put, isTurnOver) = state.withLock { ($0.put(message), $0.isTurnOver()) }
+        switch put {
+        case .sends: try drainThenCheck()
+        case .waits, .replaces: break
+        case .comesTooLate: throw engine.failure(.brokenPipe)
+        case .hasNoRoom: return try await writeLater(message, timeout)
         }
-        try await waiting(timeout, #isolation) { (deadline, loop) throws(Errno) in
-            try await suspendTask(until: deadline, on: loop) { promise in
-                let put = state.withLock { $0.putLater(Writer(message: message, promise: promise)) }
-                if put != .hasNoRoom { promise.set(nil) }
+        // Lets the loop pass, though there is always room.
+        if isTurnOver { await Task.yield() }
+    }
+
+    nonisolated(nonsending) private func writeLater(_ message: Message, _ timeout: Duration?) async throws {
+        var isLate = false
+        try await waiting(timeout, #isolation) { (deadline, place) throws(Errno) in
+            try await suspendTask(until: deadline, at: place) { wait in
+                let put = state.withLock { $0.putLater(Writer(message: message, wait: wait)) }
+                if put != .hasNoRoom { wait.end() }
                 if put == .sends { drain() }
+                isLate = put == .comesTooLate
             }
         }
         if let failure = state.withLock({ $0.failure }) { throw failure }
+        if isLate { throw engine.failure(.brokenPipe) }
     }
 
     /// Waits until the kernel has taken the messages that were sent before, except those that were dropped.
@@ -129,30 +140,54 @@ public final class SendQueue: Sendable {
     /// - Parameter timeout: How long to wait; nil for no limit.
     /// - Throws: ``IOError``; the error of the stream; `CancellationError`.
     nonisolated(nonsending) public func flush(timeout: Duration? = nil) async throws {
-        try await waiting(timeout, #isolation) { (deadline, loop) throws(Errno) in
-            var callback: FlushCallback?
-            defer { callback?.cancel() }
-            try await suspendTask(until: deadline, on: loop) { promise in
-                let new = FlushCallback { promise.set(nil) }
-                callback = new
-                if state.withLock({ $0.flushLater(new) }) { engine.backend.whenFlushed(new) }
-            }
+        try await waiting(timeout, #isolation) { (deadline, place) throws(Errno) in
+            try await flush(until: deadline, at: place)
         }
         if let failure = state.withLock({ $0.failure }) { throw failure }
         _ = try engine.isFlushed()
     }
 
-    /// Waits as ``flush(timeout:)``, and ends the output: the receiver reads the end. A file is closed. Later messages are
-    /// refused.
+    nonisolated(nonsending) private func flush(
+        until deadline: Deadline?, at place: (loop: RunLoop, executor: RunLoop.Executor)
+    ) async throws(Errno) {
+        var callback: FlushCallback?
+        defer { callback?.cancel() }
+        try await suspendTask(until: deadline, at: place) { wait in
+            let new = FlushCallback { wait.end() }
+            callback = new
+            if state.withLock({ $0.flushLater(new) }) { engine.backend.whenFlushed(new) }
+        }
+    }
+
+    /// Waits as ``flush(timeout:)``, and ends the output: the receiver reads the end. A file is closed. Messages that are sent
+    /// after the call are refused, with `Errno.brokenPipe`.
     ///
-    /// - Parameter timeout: How long to wait; nil for no limit. After it the output stays open.
+    /// - Parameter timeout: How long to wait; nil for no limit. After it the output stays open, and messages are accepted
+    ///   again.
     /// - Throws: As ``flush(timeout:)``.
     nonisolated(nonsending) public func finish(timeout: Duration? = nil) async throws {
-        let (loop, _) = try RunLoop.place(of: #isolation, orOn: engine.scheduledPlace?.loop)
-        let deadline = timeout.deadline(on: loop)
-        try await flush(timeout: timeout)
-        guard let connection else { return engine.close(evenUnopened: true) }
-        try await connection.finish(timeout: deadline.map { loop.now.duration(to: $0) })
+        state.withLock { $0.isEnding = true }
+        do {
+            try await waiting(timeout, #isolation) { (deadline, place) throws(Errno) in
+                // Tasks that wait for room put their messages behind the flush.
+                repeat { try await flush(until: deadline, at: place) } while hasMessages
+                try await connection?.turns.take(until: deadline, at: place)
+            }
+            defer { connection?.turns.pass() }
+            if let failure = state.withLock({ $0.failure }) { throw failure }
+            try end()
+        } catch {
+            state.withLock { $0.isEnding = false }
+            throw error
+        }
+        connection?.closeAfterBothEnds()
+    }
+
+    private var hasMessages: Bool { state.withLock { $0.failure == nil && !$0.isEmpty } }
+
+    /// Ends the output in the turn of the queue.
+    private func end() throws {
+        if let connection { try connection.endOutput() } else { engine.close(evenUnopened: true) }
     }
 
     // MARK: What waits
@@ -180,7 +215,9 @@ extension SendQueue {
         }
         switch put {
         case .sends: try drainThenCheck()
-        case .waits, .replaces: break
+        case .replaces: admit()
+        case .waits: break
+        case .comesTooLate: throw engine.failure(.brokenPipe)
         case .hasNoRoom: throw engine.failure(.noBufferSpace)
         }
     }
@@ -227,7 +264,7 @@ extension SendQueue {
         }
     }
 
-    /// 256 KiB: some 50 µs.
+    /// 256 KiB: some 50 µs, without TLS.
     private static let turnSize = 262_144
 
     /// Takes the connection's turn. If other code has it, draining continues with its end.
@@ -277,9 +314,9 @@ extension SendQueue {
     }
 
     private func fail(_ error: any Error) {
-        let (hadTurn, writers, flushes) = state.withLock { $0.fail(error) }
+        var (hadTurn, writers, flushes) = state.withLock { $0.fail(error) }
         if hadTurn { connection?.turns.pass() }
-        for writer in writers { writer.promise.set(.brokenPipe) }
+        while let writer = writers.popFirst() { writer.wait.end(.brokenPipe) }
         for flush in flushes { flush.callback() }
     }
 
@@ -287,11 +324,14 @@ extension SendQueue {
 
     nonisolated(nonsending) private func waiting(
         _ timeout: Duration?, _ isolation: (any Actor)?,
-        _ wait: nonisolated(nonsending) (Deadline?, RunLoop) async throws(Errno) -> Void
+        _ wait:
+            nonisolated(nonsending) (Deadline?, (loop: RunLoop, executor: RunLoop.Executor))
+            async throws(Errno)
+            -> Void
     ) async throws {
         do throws(Errno) {
-            let (loop, _) = try RunLoop.place(of: isolation, orOn: engine.scheduledPlace?.loop)
-            try await wait(timeout.deadline(on: loop), loop)
+            let place = try RunLoop.place(of: isolation, orOn: engine.scheduledPlace?.loop)
+            try await wait(timeout.deadline(on: place.0), place)
         } catch {
             // The next in line may fit in the room that this one did not have.
             state.withLock { $0.removeEnded() }

@@ -10,7 +10,7 @@ struct WriteTurns: ~Copyable, Sendable {
 
     enum Waiter {
         /// A task that waits for its turn, or only for the writes before it.
-        case task(AsyncPromise<Errno?>, takesTurn: Bool)
+        case task(TaskWait, takesTurn: Bool)
         /// Called when it has the turn.
         case call(@Sendable () -> Void)
     }
@@ -38,34 +38,33 @@ struct WriteTurns: ~Copyable, Sendable {
         }
     }
 
-    /// Waits for the turn, which the caller then passes on.
-    ///
-    /// - Parameters:
-    ///   - deadline: When to give up; nil for never.
-    ///   - loop: Whose time that is.
-    /// - Throws: `Errno.timedOut`, `Errno.canceled`.
-    nonisolated(nonsending) func take(until deadline: Deadline?, on loop: RunLoop) async throws(Errno) {
+    /// Waits for the turn, which the caller then passes on. The parameters and errors are those of
+    /// ``suspendTask(until:at:_:)``.
+    nonisolated(nonsending) func take(
+        until deadline: Deadline?, at place: (loop: RunLoop, executor: RunLoop.Executor)
+    ) async throws(Errno) {
         if takeIfFree() { return }
-        try await wait(until: deadline, on: loop, takesTurn: true)
+        try await wait(until: deadline, at: place, takesTurn: true)
     }
 
-    /// Waits until the writes that were called before have ended. The parameters and errors are those of ``take(until:on:)``.
-    nonisolated(nonsending) func waitForWrites(until deadline: Deadline?, on loop: RunLoop)
-        async throws(Errno)
-    {
+    /// Waits until the writes that were called before have ended. The parameters and errors are those of
+    /// ``suspendTask(until:at:_:)``.
+    nonisolated(nonsending) func waitForWrites(
+        until deadline: Deadline?, at place: (loop: RunLoop, executor: RunLoop.Executor)
+    ) async throws(Errno) {
         guard state.withLock({ $0.isTaken }) else { return }
-        try await wait(until: deadline, on: loop, takesTurn: false)
+        try await wait(until: deadline, at: place, takesTurn: false)
     }
 
     nonisolated(nonsending) private func wait(
-        until deadline: Deadline?, on loop: RunLoop, takesTurn: Bool
+        until deadline: Deadline?, at place: (loop: RunLoop, executor: RunLoop.Executor), takesTurn: Bool
     ) async throws(Errno) {
         do throws(Errno) {
-            try await suspendTask(until: deadline, on: loop) { promise in
+            try await suspendTask(until: deadline, at: place) { wait in
                 // With the lock, so that the turn is not taken for a task that has given up.
                 state.withLock { state in
-                    if state.isTaken { return state.waiters.append(.task(promise, takesTurn: takesTurn)) }
-                    state.isTaken = promise.set(nil) && takesTurn
+                    if state.isTaken { return state.waiters.append(.task(wait, takesTurn: takesTurn)) }
+                    state.isTaken = wait.end() && takesTurn
                 }
             }
         } catch {
@@ -80,7 +79,7 @@ struct WriteTurns: ~Copyable, Sendable {
             switch waiter {
             case .call(let body): return body()
             // A task that has given up does not take the turn.
-            case .task(let promise, let takesTurn): if promise.set(nil), takesTurn { return }
+            case .task(let wait, let takesTurn): if wait.end(), takesTurn { return }
             }
         }
     }
@@ -96,41 +95,19 @@ struct WriteTurns: ~Copyable, Sendable {
 }
 
 extension WriteTurns.Waiter {
-    fileprivate var hasGivenUp: Bool { if case .task(let promise, _) = self { promise.isSet } else { false } }
+    fileprivate var hasGivenUp: Bool { if case .task(let wait, _) = self { wait.hasEnded } else { false } }
 }
 
 /// Suspends the task until the kernel has taken the bytes that `engine` has accepted, or the output has failed or is closed.
+/// The other parameters and the errors are those of ``suspendTask(until:at:_:)``.
 nonisolated(nonsending) func waitForFlush(
-    of engine: StreamEngine, until deadline: Deadline?, on loop: RunLoop
+    of engine: StreamEngine, until deadline: Deadline?, at place: (loop: RunLoop, executor: RunLoop.Executor)
 ) async throws(Errno) {
     var callback: FlushCallback?
     defer { callback?.cancel() }
-    try await suspendTask(until: deadline, on: loop) { promise in
-        let new = FlushCallback { promise.set(nil) }
+    try await suspendTask(until: deadline, at: place) { wait in
+        let new = FlushCallback { wait.end() }
         callback = new
         engine.backend.whenFlushed(new)
     }
-}
-
-/// Suspends the task until the promise that `begin` is called with is set: to nil, or to an error.
-///
-/// - Parameters:
-///   - deadline: When to give up; nil for never.
-///   - loop: Whose time that is.
-/// - Throws: The promise's error; `Errno.timedOut`, `Errno.canceled`.
-nonisolated(nonsending) func suspendTask(
-    until deadline: Deadline?, on loop: RunLoop, _ begin: (AsyncPromise<Errno?>) -> Void
-) async throws(Errno) {
-    let promise = AsyncPromise<Errno?>()
-    let timer = deadline.map { Timer(fireDate: $0, of: loop) { _ in promise.set(.timedOut) } }
-    if let timer { loop.add(timer, forMode: .common) }
-    defer { timer?.invalidate() }
-    let failure = await withTaskCancellationHandler {
-        begin(promise)
-        if let deadline, deadline <= loop.now { promise.set(.timedOut) }
-        return await promise.wait()
-    } onCancel: {
-        promise.set(.canceled)
-    }
-    if let failure { throw failure }
 }

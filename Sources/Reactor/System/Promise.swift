@@ -32,19 +32,14 @@ package final class AsyncPromise<Value: Sendable>: Sendable {
 
     package init() {}
 
-    /// Whether the value is set.
-    package var isSet: Bool { state.withLock { if case .known = $0 { true } else { false } } }
-
-    /// Sets the value. Returns false, and does nothing, if it is set already.
-    @discardableResult
-    package func set(_ value: Value) -> Bool {
-        let waiters = state.withLock { state -> [CheckedContinuation<Value, Never>]? in
-            guard case .awaited(let waiters) = state else { return nil }
+    /// Sets the value, unless it is set.
+    package func set(_ value: Value) {
+        let waiters = state.withLock { state -> [CheckedContinuation<Value, Never>] in
+            guard case .awaited(let waiters) = state else { return [] }
             state = .known(value)
             return waiters
         }
-        for waiter in waiters ?? [] { waiter.resume(returning: value) }
-        return waiters != nil
+        for waiter in waiters { waiter.resume(returning: value) }
     }
 
     nonisolated(nonsending) package func wait() async -> Value {

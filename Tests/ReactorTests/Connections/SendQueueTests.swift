@@ -6,7 +6,7 @@ import SystemPackage
 import Testing
 
 /// What a queue sends to, and what reads it.
-private struct Sink {
+struct Sink {
     let queue: SendQueue
     let connection: Connection?
     let peer: SocketPeer?
@@ -62,13 +62,13 @@ private struct Sink {
 }
 
 /// A record that shows whether it is whole: its number, in ten digits, as often as it says.
-private func record(_ number: Int, _ count: Int = 10) -> [UInt8] {
+func record(_ number: Int, _ count: Int = 10) -> [UInt8] {
     let digits = String(number + 1_000_000_000)
     return Array((String(repeating: digits, count: count) + "\n").utf8)
 }
 
 /// The numbers of whole records; nil if one is not whole.
-private func numbers(_ bytes: [UInt8]) -> [Int]? {
+func numbers(_ bytes: [UInt8]) -> [Int]? {
     var numbers: [Int] = []
     for line in bytes.split(separator: 10, omittingEmptySubsequences: false).dropLast() {
         guard let number = Int(String(decoding: line.prefix(10), as: UTF8.self)).map({ $0 - 1_000_000_000 }),
@@ -81,7 +81,7 @@ private func numbers(_ bytes: [UInt8]) -> [Int]? {
 
 @Suite(.runLoop) struct SendQueueTests {
     @Test(arguments: Sink.Kind.allCases)
-    fileprivate func `messages of many threads arrive whole, and those of each in order`(kind: Sink.Kind)
+    func `messages of many threads arrive whole, and those of each in order`(kind: Sink.Kind)
         async throws
     {
         let sink = try await Sink(kind, limit: 20_000_000)
@@ -109,7 +109,7 @@ private func numbers(_ bytes: [UInt8]) -> [Int]? {
     }
 
     @Test(arguments: [Sink.Kind.connection, .pipe])
-    fileprivate func `a full queue refuses a message, and sends those that it has accepted`(kind: Sink.Kind)
+    func `a full queue refuses a message, and sends those that it has accepted`(kind: Sink.Kind)
         async throws
     {
         let sink = try await Sink(kind)
@@ -133,7 +133,7 @@ private func numbers(_ bytes: [UInt8]) -> [Int]? {
     }
 
     @Test(arguments: [Sink.Kind.connection, .pipe])
-    fileprivate func `a queue that drops the oldest keeps the newest, and counts`(kind: Sink.Kind)
+    func `a queue that drops the oldest keeps the newest, and counts`(kind: Sink.Kind)
         async throws
     {
         let sink = try await Sink(kind, overflow: .dropOldest)
@@ -146,7 +146,7 @@ private func numbers(_ bytes: [UInt8]) -> [Int]? {
     }
 
     @Test(arguments: [Sink.Kind.connection, .pipe])
-    fileprivate func `of messages with one key that wait, the latest is sent`(kind: Sink.Kind) async throws {
+    func `of messages with one key that wait, the latest is sent`(kind: Sink.Kind) async throws {
         let sink = try await Sink(kind, limit: 400_000)
         var fillers = 0
         while sink.queue.waitingByteCount < 350_000 {
@@ -173,7 +173,7 @@ private func numbers(_ bytes: [UInt8]) -> [Int]? {
             await thrownError { try await queue.write(record(0, 9500), timeout: .milliseconds(1)) }
             as? IOError
         #expect(late?.reason == .waitTimedOut)
-        let cancelled = Task { try await queue.write(record(0, 9500)) }
+        let cancelled = Task.immediate { try await queue.write(record(0, 9500)) }
         let waiting = Task { for number in first..<first + 2000 { try await queue.write(record(number)) } }
         await Task.yield()
         cancelled.cancel()
@@ -190,7 +190,7 @@ private func numbers(_ bytes: [UInt8]) -> [Int]? {
         let long = record(1, 150_000)
         try sink.queue.send(long)
         let connection = try #require(sink.connection)
-        let other = Task { try await connection.write(record(2)) }
+        let other = Task.immediate { try await connection.write(record(2)) }
         let bytes = try await sink.receive(long.count + record(2).count)
         #expect(numbers(bytes) == [1, 2])
         try await other.value
@@ -202,9 +202,8 @@ private func numbers(_ bytes: [UInt8]) -> [Int]? {
         var sent = 0
         while (try? sink.queue.send(record(sent))) != nil { sent += 1 }
         let (queue, next) = (sink.queue, sent)
-        let flush = Task { try await queue.flush() }
-        let write = Task { try await queue.write(record(next)) }
-        await Task.yield()
+        let flush = Task.immediate { try await queue.flush() }
+        let write = Task.immediate { try await queue.write(record(next)) }
         sink.connection?.reset()
         #expect(await thrownError { try await flush.value } != nil)
         #expect(await thrownError { try await write.value } != nil)
@@ -285,68 +284,10 @@ private func numbers(_ bytes: [UInt8]) -> [Int]? {
         let sink = try await Sink(.connection, limit: 100_500)
         let queue = sink.queue
         while (try? queue.send([UInt8](repeating: 0, count: 1000))) != nil {}
-        let first = Task { try await queue.write([UInt8](repeating: 1, count: 600)) }
-        await Task.yield()
-        let second = Task { try await queue.write([UInt8](repeating: 2, count: 100)) }
-        await Task.yield()
+        let first = Task.immediate { try await queue.write([UInt8](repeating: 1, count: 600)) }
+        let second = Task.immediate { try await queue.write([UInt8](repeating: 2, count: 100)) }
         first.cancel()
         #expect(await thrownError { try await first.value } is CancellationError)
         try await second.value
-    }
-
-    // MARK: Flushes and ends
-
-    @Test func `a flush waits for its message while later ones are dropped`() async throws {
-        let sink = try await Sink(.connection, limit: 2_100_000, overflow: .dropOldest)
-        let (queue, peer) = (sink.queue, try #require(sink.peer))
-        let long = record(1, 200_000)
-        try queue.send(long)
-        let flush = Task {
-            try await queue.flush()
-            return queue.waitingByteCount
-        }
-        await Task.yield()
-        for _ in 0..<10 { try queue.send(record(2, 8000)) }
-        #expect(queue.droppedCount > 0)
-        let rest = 10 - queue.droppedCount
-        async let received = onItsOwnThread { peer.receive(long.count + rest * record(2, 8000).count).count }
-        #expect(try await flush.value < long.count)
-        #expect(try await received > long.count)
-    }
-
-    @Test(arguments: Sink.Kind.allCases)
-    fileprivate func `finishing ends the output after the last message, and refuses further ones`(
-        kind: Sink.Kind
-    )
-        async throws
-    {
-        let sink = try await Sink(kind)
-        for number in 0..<100 { try sink.queue.send(record(number)) }
-        try await sink.queue.finish()
-        let received = try #require(await sink.receiveToEnd())
-        #expect(numbers(received) == Array(0..<100))
-        #expect(throws: (any Error).self) { try sink.queue.send("late") }
-    }
-
-    @Test func `a connection that is closed wakes the tasks that wait for its queue`() async throws {
-        let sink = try await Sink(.connection)
-        let (queue, connection) = (sink.queue, try #require(sink.connection))
-        // Longer than the limit of a test.
-        connection.writeTimeout = .seconds(1000)
-        while (try? queue.send(record(0))) != nil {}
-        let flush = Task { try await queue.flush() }
-        let write = Task { try await queue.write(record(0)) }
-        let other = Task { try await connection.write(record(0)) }
-        await Task.yield()
-        connection.close()
-        for task in [flush, write, other] { #expect(await thrownError { try await task.value } is IOError) }
-        #expect(queue.droppedCount > 0 && queue.waitingByteCount == 0)
-        connection.reset()
-    }
-
-    @Test func `a write that finds that the peer has gone throws`() async throws {
-        let sink = try await Sink(.connection)
-        sink.peer?.close()
-        #expect(await thrownError { try await sink.queue.write(record(0)) } is IOError)
     }
 }

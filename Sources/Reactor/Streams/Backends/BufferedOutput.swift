@@ -127,12 +127,14 @@ extension BufferedOutput {
     }
 
     func whenRoom(_ callback: FlushCallback) {
-        if case .buffer(let buffer) = roomSource, !buffer.isEmpty { return buffer.whenRoom(callback) }
-        // Nothing reports room without a sender of a buffer, nor the end of a handshake: a thread waits.
-        DispatchWorkers.run { [self] in
-            try? waitForRoom(in: nil)
-            callback()
+        if case .buffer(let buffer) = roomSource,
+            !buffer.isEmpty || !buffer.lacksDescriptor.load(ordering: .relaxed)
+        {
+            return buffer.whenRoom(callback)
         }
+        // Neither the end of a handshake nor a free descriptor is reported.
+        guard let loop = try? ResidentThread.streams.runLoop() else { return callback() }
+        loop.perform { Timer.scheduled(after: .milliseconds(20)) { _ in callback() } }
     }
 
     func flush(until deadline: Deadline) throws(Errno) {

@@ -69,6 +69,8 @@ final class WriteBuffer: Sendable {
     fileprivate let state: Mutex<State>
     /// Whether the queue is empty: spares most writes the lock.
     fileprivate let isDrained = Atomic(true)
+    /// Whether there was no descriptor left to send bytes with.
+    let lacksDescriptor = Atomic(false)
     fileprivate let changed = EventCount()
     let client: Client
 
@@ -183,6 +185,7 @@ final class WriteBuffer: Sendable {
         guard let loop = try? ResidentThread.streams.runLoop() else { return 0 }
         let own = shared.duplicate()
         // Bytes that cannot be taken back are sent by the stream's descriptor until there is another.
+        lacksDescriptor.store(own == nil, ordering: .relaxed)
         if own == nil, !isReply { return 0 }
         guard let count = try append(bytes, whileSending: false, isReply) else { return 0 }
         state.withLock { $0.own = own }

@@ -1,0 +1,132 @@
+import Dispatch
+import Reactor
+import ReactorTestSupport
+import ReactorTesting
+import Synchronization
+import SystemPackage
+import Testing
+
+/// Flushes, ends and closes.
+@Suite(.runLoop) struct SendQueueEndTests {
+    @Test func `a flush waits for its message while later ones are dropped`() async throws {
+        let sink = try await Sink(.connection, limit: 2_100_000, overflow: .dropOldest)
+        let (queue, peer) = (sink.queue, try #require(sink.peer))
+        let long = record(1, 200_000)
+        try queue.send(long)
+        let flush = Task.immediate {
+            try await queue.flush()
+            return queue.waitingByteCount
+        }
+        await Task.yield()
+        for _ in 0..<10 { try queue.send(record(2, 8000)) }
+        #expect(queue.droppedCount > 0)
+        let rest = 10 - queue.droppedCount
+        async let received = onItsOwnThread { peer.receive(long.count + rest * record(2, 8000).count).count }
+        #expect(try await flush.value < long.count)
+        #expect(try await received > long.count)
+    }
+
+    @Test(arguments: Sink.Kind.allCases)
+    func `finishing ends the output after the last message, and refuses further ones`(
+        kind: Sink.Kind
+    )
+        async throws
+    {
+        let sink = try await Sink(kind)
+        for number in 0..<100 { try sink.queue.send(record(number)) }
+        try await sink.queue.finish()
+        let received = try #require(await sink.receiveToEnd())
+        #expect(numbers(received) == Array(0..<100))
+        #expect(throws: (any Error).self) { try sink.queue.send("late") }
+    }
+
+    @Test func `a connection that is closed wakes the tasks that wait for its queue`() async throws {
+        let sink = try await Sink(.connection)
+        let (queue, connection) = (sink.queue, try #require(sink.connection))
+        // Longer than the limit of a test.
+        connection.writeTimeout = .seconds(1000)
+        while (try? queue.send(record(0))) != nil {}
+        let flush = Task.immediate { try await queue.flush() }
+        let write = Task.immediate { try await queue.write(record(0)) }
+        let other = Task.immediate { try await connection.write(record(0)) }
+        connection.close()
+        for task in [flush, write, other] { #expect(await thrownError { try await task.value } is IOError) }
+        #expect(queue.droppedCount > 0 && queue.waitingByteCount == 0)
+        connection.reset()
+    }
+
+    @Test func `a write that finds that the peer has gone throws`() async throws {
+        let sink = try await Sink(.connection)
+        sink.peer?.close()
+        #expect(await thrownError { try await sink.queue.write(record(0)) } is IOError)
+    }
+
+    @Test func `finishing sends what waits for room first, and refuses what comes later`() async throws {
+        let sink = try await Sink(.connection)
+        let (queue, peer) = (sink.queue, try #require(sink.peer))
+        var sent = 0
+        while (try? queue.send(record(sent))) != nil { sent += 1 }
+        let last = sent
+        let write = Task.immediate { try await queue.write(record(last)) }
+        let finish = Task.immediate { try await queue.finish() }
+        let error = #expect(throws: IOError.self) { try queue.send(record(0)) }
+        #expect(error?.errno == .brokenPipe)
+        async let received = onItsOwnThread { peer.receiveToEnd() }
+        try await finish.value
+        try await write.value
+        #expect(try await numbers(received ?? []) == Array(0...last))
+    }
+
+    @Test func `a queue that cannot be finished in time accepts messages again`() async throws {
+        let sink = try await Sink(.connection, overflow: .dropOldest)
+        for number in 0..<20_000 { try sink.queue.send(record(number)) }
+        let late = await thrownError { try await sink.queue.finish(timeout: .milliseconds(1)) } as? IOError
+        #expect(late?.reason == .waitTimedOut)
+        try sink.queue.send(record(0))
+    }
+
+    private final class Silent: ConnectionDelegate {
+        func connection(_ connection: Connection, handle event: Connection.Event) {}
+    }
+
+    @Test func `the queue of a connection with a delegate is finished`() async throws {
+        let home = LoopThread()
+        let (peer, other) = try SocketPeer.pair()
+        let connection = Connection(descriptor: other)
+        home.loop.performSynchronously { connection.open(delegate: Silent()) }
+        let queue = SendQueue(to: connection)
+        waitUntil { (try? queue.send("first")) != nil }
+        try await queue.finish()
+        #expect(peer.receiveToEnd() == Array("first".utf8))
+        try await queue.finish()  // once more
+        connection.close()
+    }
+
+    @Test func `the end of a task's loop ends its wait for a queue`() async throws {
+        let sink = try await Sink(.connection)
+        let queue = sink.queue
+        while (try? queue.send(record(0))) != nil {}
+        let thread = try RunLoopThread(name: "queue")
+        let waits = [
+            Task(executorPreference: thread.executor) { try await queue.flush() },
+            Task(executorPreference: thread.executor) { try await queue.write(record(0)) },
+        ]
+        await Task(executorPreference: thread.executor) {}.value
+        await thread.shutDown()
+        for wait in waits { #expect(await thrownError { try await wait.value } is CancellationError) }
+    }
+
+    @Test func `a task that writes and never waits lets its loop pass`() async throws {
+        let queue = SendQueue(to: OutputStream(path: "/dev/null"))
+        let thread = try RunLoopThread(name: "queue")
+        let hasFired = Shared(false)
+        thread.runLoop.performSynchronously {
+            RunLoop.current.add(
+                Timer(interval: .milliseconds(1)) { _ in hasFired.value = true }, forMode: .default)
+        }
+        try await Task(executorPreference: thread.executor) {
+            while !hasFired.value { try await queue.write(record(0)) }
+        }.value
+        await thread.shutDown()
+    }
+}
