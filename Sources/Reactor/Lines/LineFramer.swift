@@ -169,7 +169,7 @@ extension LineFramer {
         }
 
         /// Whether the bytes are known to be UTF-8 and need no check. Always false if
-        /// ``LineFramer/checksUTF8`` is. Ignored when lines are compared.
+        /// `checksUTF8` is. Ignored when lines are compared.
         @inlinable public var isKnownUTF8: Bool { validation != .unknown }
 
         /// Whether the two have the same place, and ended in the same way.
