@@ -7,7 +7,7 @@ import Reactor
 /// Requests of any number of tasks are answered in any order. With `Framer.contentLength()` in the place of lines this is a
 /// language server's protocol.
 @MainActor final class Peer {
-    /// Answers the peer's requests.
+    /// Answers the peer's requests, one after the other: it must not await a request of its own to the same peer.
     typealias Handler = @MainActor (_ method: String) async throws -> any Encodable
 
     private let sends: SendQueue

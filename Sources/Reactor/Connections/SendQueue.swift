@@ -223,9 +223,10 @@ extension SendQueue {
     }
 
     private func checkOpen(_ cost: Int) throws {
+        // Before the lock, which another thread may have held at fork(2).
+        if !process.isCurrent { throw engine.failure(.notSupported) }
         if let failure = state.withLock({ $0.failure }) { throw failure }
         if cost > limit { throw engine.failure(.messageTooLong) }
-        if !process.isCurrent { throw engine.failure(.notSupported) }
         if engine.status == .notOpen, let connection, !connection.socket.needsSocket {
             connection.halves.input.open()
             connection.halves.output.open()
