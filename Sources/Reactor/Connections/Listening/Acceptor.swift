@@ -31,8 +31,8 @@ final class Acceptor: Sendable {
     /// The listening socket's descriptor, until ``close()``.
     let descriptor: FileDescriptor
     let localAddress: SocketAddress
-    /// Whether another program has made the socket, with options of its own.
-    private let isInherited: Bool
+    /// Whether accepted sockets inherit the options of this one, which another program has not made: those of TCP do.
+    private let inheritsOptions: Bool
     private let state: Mutex<State>
 
     /// Listens at `address`.
@@ -51,7 +51,7 @@ final class Acceptor: Sendable {
 
     /// Whether what is accepted has `options` by itself: TCP's sockets inherit those of the listening one.
     func isConfigured(with options: ConnectionOptions) -> Bool {
-        !isInherited && (localAddress.family != .unix || options == .standard)
+        inheritsOptions || localAddress.family == .unix && options == .standard
     }
 
     private init(
@@ -62,7 +62,8 @@ final class Acceptor: Sendable {
         localAddress = try attempt(.listen, descriptorName(descriptor.rawValue)) { () throws(Errno) in
             try SocketAddress.local(of: descriptor)
         }
-        (self.descriptor, self.isInherited) = (descriptor, isInherited)
+        self.descriptor = descriptor
+        inheritsOptions = !isInherited && localAddress.family != .unix
         state = Mutex(State(socket: socket))
     }
 

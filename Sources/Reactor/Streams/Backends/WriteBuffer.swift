@@ -234,17 +234,19 @@ final class WriteBuffer: Sendable {
     /// - Parameter limits: Given when the stream closes.
     /// - Returns: False if no byte is pending, and the caller does it.
     func finish(_ ending: Ending, within limits: Limits? = nil) -> Bool {
+        var isAwaited = false
         let (isPending, sender) = state.withLock { state -> (Bool, LoopOwned<WriteBufferSender>?) in
             if let limits {
                 state.queue.end()
                 state.limits = limits
+                isAwaited = !state.flushCallbacks.isEmpty
             }
             guard case .sending(let sender) = state.phase else { return (false, nil) }
             state.ending = max(state.ending, ending)
             return (true, sender)
         }
         changed.broadcast()
-        if limits != nil { callFlushCallbacks() }
+        if isAwaited { callFlushCallbacks() }
         sender?.perform { $0.expectProgress() }
         return isPending
     }
