@@ -85,8 +85,8 @@ public final class VirtualTime: Sendable {
         while passCount < Self.mostPasses, !TestScope.isOverdue {
             let (othersWait, callCount) = (domain.othersWait, domain.loop.timersAndBlocksCalled)
             let result = domain.loop.run(in: mode, until: end, returnAfterSourceHandled: true)
-            if result == .handledSource || result == .stopped || domain.loop.timersAndBlocksCalled > callCount
-            {
+            let hasCalled = domain.loop.timersAndBlocksCalled > callCount
+            if result == .handledSource || result == .stopped || hasCalled {
                 passCount += 1
             } else if othersWait {
                 break
