@@ -66,15 +66,18 @@ import Testing
         let (queue, peer) = (sink.queue, try #require(sink.peer))
         var sent = 0
         while (try? queue.send(record(sent))) != nil { sent += 1 }
-        let last = sent
-        let write = Task.immediate { try await queue.write(record(last)) }
+        let first = sent
+        // More than there is room for at once.
+        let writes = (0..<50).map { number in
+            Task.immediate { try await queue.write(record(first + number, 900)) }
+        }
         let finish = Task.immediate { try await queue.finish() }
         let error = #expect(throws: IOError.self) { try queue.send(record(0)) }
         #expect(error?.errno == .brokenPipe)
         async let received = onItsOwnThread { peer.receiveToEnd() }
         try await finish.value
-        try await write.value
-        #expect(try await numbers(received ?? []) == Array(0...last))
+        for write in writes { try await write.value }
+        #expect(try await numbers(received ?? []) == Array(0..<first + 50))
     }
 
     @Test func `a queue that cannot be finished in time accepts messages again`() async throws {
