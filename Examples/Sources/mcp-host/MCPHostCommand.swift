@@ -10,7 +10,7 @@ struct MCPHostCommand: AsyncParsableCommand {
         abstract: "Hosts servers of the Model Context Protocol, each a child process, on one thread.",
         discussion: """
             Starts the servers, counts what the host does while none of them sends, times requests to one of them beside the \
-            others, and kills one while the others go on.
+            others, and kills one while the others answer.
             """)
 
     @Option(help: "How many servers.")
