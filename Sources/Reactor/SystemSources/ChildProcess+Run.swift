@@ -122,8 +122,9 @@ private final class CollectedOutput: Sendable {
     var bytes: [UInt8] { collected.withLock { $0 } }
 
     /// Reads it to its end. Calls `exceeded` when there is more than `limit` bytes, and drops it.
-    func read(of process: ChildProcess, onTerminal: Bool, upTo limit: Int, exceeded: () -> Void) async throws
-    {
+    func read(
+        of process: ChildProcess, onTerminal: Bool, on loop: RunLoop, upTo limit: Int, exceeded: () -> Void
+    ) async throws {
         guard let end else { return }
         let stream = InputStream(StreamEngine(reading: end, of: process, onTerminal: onTerminal))
         defer { stream.close() }
@@ -135,6 +136,8 @@ private final class CollectedOutput: Sendable {
             }
             if isMore { exceeded() }
         }
+        // A program that closes its terminal and then ends, as `cat` does, gets SIGHUP if its master is closed in between.
+        if onTerminal { _ = try await loop.termination(of: process) }
     }
 }
 
@@ -216,7 +219,7 @@ private final class ProgramRun: Sendable {
 
     private func read(_ output: CollectedOutput, upTo limit: Int) async -> Step {
         do {
-            try await output.read(of: process, onTerminal: ends.master != nil, upTo: limit) {
+            try await output.read(of: process, onTerminal: ends.master != nil, on: loop, upTo: limit) {
                 end(because: ChildProcess.RunError.Reason.outputLimitExceeded(limit))
             }
         } catch {

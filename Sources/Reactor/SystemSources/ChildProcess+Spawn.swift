@@ -11,7 +11,7 @@ extension ChildProcess {
         /// ends that of a terminal.
         public let standardInput: OutputStream?
         /// Reads the child's standard output, if that is a stream. Ends when the child and all processes that inherited the
-        /// pipe have closed it.
+        /// pipe have closed it. Closing that of a terminal sends SIGHUP to a child that has not ended.
         public let standardOutput: InputStream?
         /// Reads the child's standard error, if that is a stream, and not a terminal.
         public let standardError: InputStream?

@@ -98,6 +98,13 @@ import Testing
         }
     }
 
+    @Test func `a program that closes its terminal before it ends gets no SIGHUP`() async throws {
+        let result = try await ChildProcess.run("sh", ["-c", "exec <&- >&- 2>&-; sleep 0.1; exit 3"]) {
+            $0.terminal = .init(rows: 5, columns: 6)
+        }
+        #expect(result.termination.reason == .exited(status: 3))
+    }
+
     @Test func `a program that takes too long is ended`() async throws {
         let error = try await runError {
             try await ChildProcess.run("sleep", ["1000"], timeout: .milliseconds(1))
