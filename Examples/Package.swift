@@ -70,8 +70,8 @@ let package = Package(
             swiftSettings: settings
         ),
         example("line-reader", "CMalloc", "ExampleSupport", system),
-        example("chat", "ExampleSupport", "TLSOptions", tls, system),
-        example("echo-server", "ExampleSupport", "TLSOptions", tls, system),
+        example("chat", "ExampleSupport", "TLSOptions", system),
+        example("echo-server", "ExampleSupport", "TLSOptions", system),
         example("tls-client", "ExampleSupport", tls, system),
         example("timers", "ExampleSupport"),
         example("scroller", "ExampleSupport", system),

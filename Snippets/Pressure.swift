@@ -4,8 +4,8 @@ import Reactor
 var cache = Array(repeating: 1 as UInt8, count: 1 << 20)
 let pressure = try PressureSource(
     at: "/proc/pressure/memory", stalledFor: .milliseconds(100), within: .seconds(2)
-) { _, error in
-    if let error { return print(error) }
+) { _, event in
+    guard event == .stalled else { return print(event) }
     print("dropping \(cache.count) bytes")
     cache = []
 }

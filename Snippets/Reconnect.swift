@@ -26,7 +26,7 @@ while true {
             print(line)
         }
         print("\(host) has ended the connection")
-    } catch let error as any SubjectError {
+    } catch let error as any ReactorError {
         print(error)
     }
     try await clock.sleep(for: backoff.nextDelay())

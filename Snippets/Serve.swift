@@ -6,7 +6,7 @@ final class Echo: ConnectionDelegate {
         switch event {
         case .hasBytesAvailable, .hasSpaceAvailable:
             try? connection.send(connection.receive(upTo: connection.writableCount))
-        case .endEncountered: try? connection.finish()
+        case .endEncountered: try? connection.sendEnd()
         default: break
         }
     }

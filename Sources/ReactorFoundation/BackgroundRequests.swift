@@ -219,7 +219,7 @@ enum BackgroundWait {
             descriptorBecameReadable(request, source, descriptor, accepts)
         }
         do throws(Errno) {
-            for mode in request.modes { try RunLoop.current.add(source, forMode: mode) }
+            for mode in request.modes { try RunLoop.current.register(source, forMode: mode) }
         } catch {
             source.cancel()
             throw error

@@ -1,6 +1,5 @@
 public import Foundation
 public import Reactor
-public import SystemPackage
 
 extension ClockTimer {
     /// Makes a timer that fires at each date that matches `components`, such as every day at 03:00.
@@ -23,7 +22,7 @@ extension ClockTimer {
     public convenience init(
         matching components: DateComponents, in calendar: Calendar = .current,
         handler: @escaping (ClockTimer) -> Void
-    ) throws(Errno) {
+    ) throws(IOError) {
         let next = { Self.date(matching: components, in: calendar) }
         try self.init(.wallClock, at: next()) { timer, event in
             guard case .fired = event else {

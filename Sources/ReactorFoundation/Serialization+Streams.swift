@@ -107,7 +107,7 @@ extension Reactor.OutputStream {
         var rest = [UInt8](data)[...]
         rest.removeFirst(write(rest))
         while !rest.isEmpty {
-            if streamStatus != .atEnd { try flush() }
+            if streamStatus != .atEnd { try flushAndWait() }
             let count = write(rest)
             guard count > 0 else {
                 throw streamError ?? (streamStatus == .atEnd ? Errno.noSpace : .badFileDescriptor)

@@ -9,7 +9,7 @@ extension Reactor.Stream.PropertyKey {
     /// A level other than ``StreamSocketSecurityLevel/none``, the default, needs ReactorTLS: without it,
     /// streams do not open, and open ones end, with `IOError.Reason.unsupported`. With it,
     /// the handshake is a part of opening, and on open streams it begins at once. The peer's certificate is
-    /// checked, and must be for the host. A stream whose settings ReactorTLS's `startTLS(_:)` has set keeps
+    /// checked, and must be for the host. A stream whose settings ReactorTLS's `beginTLS(_:)` has set keeps
     /// them: no level and no dictionary changes them, or removes the protection.
     public static let socketSecurityLevelKey = Self("kCFStreamPropertySocketSecurityLevel")
 

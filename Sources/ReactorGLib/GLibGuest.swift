@@ -1,6 +1,6 @@
 import CReactorGLib
 public import Reactor
-public import SystemPackage
+import SystemPackage
 
 extension RunLoop {
     /// Runs a GLib main context inside this loop, while the loop runs in one of `modes`.
@@ -22,17 +22,19 @@ extension RunLoop {
     ///   - context: A `GMainContext *`; nil for the default one.
     ///   - modes: The modes to be served in.
     /// - Returns: The guest, which the loop keeps: ending it is optional.
-    /// - Throws: `Errno.resourceBusy` if another thread owns the context; or what making descriptors does.
+    /// - Throws: `IOError` with `Errno.resourceBusy` if another thread owns the context; or what making descriptors does.
     /// - Precondition: Called on the loop's own thread, and there is a mode.
     @discardableResult
     public func addGLibContext(
         _ context: OpaquePointer? = nil, inModes modes: [Mode] = [.default]
-    ) throws(Errno) -> GLibGuest {
+    ) throws(IOError) -> GLibGuest {
         requireCurrent("RunLoop.addGLibContext(_:inModes:) must be called")
         precondition(
             !modes.isEmpty, "RunLoop.addGLibContext(_:inModes:) needs a mode: in none, nothing is served.")
-        let context = try GuestContext(unsafe MainContext(context), in: self, modes)
-        return GLibGuest(try context.begin())
+        return try attempt(.start, "serving of a GLib context") { () throws(Errno) in
+            let context = try GuestContext(unsafe MainContext(context), in: self, modes)
+            return GLibGuest(try context.begin())
+        }
     }
 }
 
@@ -127,7 +129,7 @@ private final class GuestContext {
             requestRound()
         }
         do throws(Errno) {
-            for mode in modes { try loop.add(source, forMode: mode) }
+            for mode in modes { try loop.register(source, forMode: mode) }
         } catch {
             source.cancel()
             throw error

@@ -1,6 +1,6 @@
 import CReactorGLib
 public import Reactor
-public import SystemPackage
+import SystemPackage
 
 extension RunLoop {
     /// Runs this loop inside a GLib main loop, whose thread is the loop's.
@@ -20,12 +20,12 @@ extension RunLoop {
     ///   - mode: The mode to be in.
     ///   - priority: The GSource's; lower numbers are dispatched first.
     /// - Returns: The hosting, which the context keeps: ending it is optional.
-    /// - Throws: `Errno` if there are no descriptors left.
+    /// - Throws: `IOError` if there are no descriptors left.
     /// - Precondition: Called on the loop's own thread.
     @discardableResult
     public func attach(
         toGLib mainLoop: OpaquePointer, mode: Mode = .default, priority: Int32 = 0
-    ) throws(Errno) -> GLibHosting {
+    ) throws(IOError) -> GLibHosting {
         let retained = unsafe RetainedMainLoop(mainLoop)
         return try unsafe attach(
             toGLibContext: g_main_loop_get_context(mainLoop), mode: mode, priority: priority
@@ -40,13 +40,13 @@ extension RunLoop {
     ///   - priority: The GSource's; lower numbers are dispatched first.
     ///   - stopHandler: Called on the loop's thread after `RunLoop.stop()`.
     /// - Returns: The hosting. It and the context keep each other until it ends.
-    /// - Throws: `Errno` if there are no descriptors left.
+    /// - Throws: `IOError` if there are no descriptors left.
     /// - Precondition: Called on the loop's own thread.
     @discardableResult
     public func attach(
         toGLibContext context: OpaquePointer?, mode: Mode = .default, priority: Int32 = 0,
         stopHandler: @escaping () -> Void
-    ) throws(Errno) -> GLibHosting {
+    ) throws(IOError) -> GLibHosting {
         let hosting = GLibHosting(
             try Hosting(self, mode: mode), in: unsafe MainContext(context), stopHandler: stopHandler)
         hosting.attach(LoopOwned(hosting, on: self), priority: priority)
@@ -91,8 +91,8 @@ public final class GLibHosting {
 
     /// Changes the mode, as `RunLoop.Hosting.setMode(_:)`.
     ///
-    /// - Throws: `Errno` if the mode has never run and there are no descriptors left. The mode stays the same then.
-    public func setMode(_ mode: RunLoop.Mode) throws(Errno) { try hosting.setMode(mode) }
+    /// - Throws: `IOError` if the mode has never run and there are no descriptors left. The mode stays the same then.
+    public func setMode(_ mode: RunLoop.Mode) throws(IOError) { try hosting.setMode(mode) }
 
     /// Ends the hosting and removes its source from the context. A handler may call this.
     ///

@@ -6,7 +6,7 @@ public import Reactor
 /// print(error)  // GET https://example.org/: connect: Connection refused
 /// ```
 ///
-public struct HTTPError: SubjectError, Hashable {
+public struct HTTPError: ReactorError, Hashable {
     /// What has failed.
     @nonexhaustive public enum Kind: Sendable, Hashable {
         /// The URL is malformed, or its scheme is not `http` or `https`.

@@ -12,6 +12,44 @@ extension Connection.Security {
     public static func tls(_ settings: TLSSettings = .client()) throws(TLSError) -> Connection.Security {
         Connection.Security(try TLSSecurity(settings))
     }
+
+    /// TLS with settings that may change, such as certificates that are renewed.
+    ///
+    /// ```swift
+    /// let security = try Connection.Security.tls(forEachHandshake: { certificates.settings })
+    /// try await Listener.run(at: .ipv6Any(port: 443), security: security) { try await serve($0) }
+    /// ```
+    ///
+    /// - Parameter settings: Called now, and at each handshake, on a thread of the library's. Return settings that are stored;
+    ///   load certificates elsewhere. What it throws then fails the connection.
+    /// - Throws: What `settings` throws now; ``TLSError`` if they cannot be used now.
+    public static func tls(
+        forEachHandshake settings: @escaping @Sendable () throws -> TLSSettings
+    ) throws -> Connection.Security {
+        Connection.Security(try ChangingSecurity(settings))
+    }
+}
+
+/// TLS whose settings are asked for at each handshake.
+private struct ChangingSecurity: SocketSecurity {
+    private let settings: @Sendable () throws -> TLSSettings
+    let isServer: Bool
+
+    init(_ settings: @escaping @Sendable () throws -> TLSSettings) throws {
+        isServer = try TLSSecurity(settings()).isServer
+        self.settings = settings
+    }
+
+    func makeSession(toHost host: String?, peer: String) throws -> any SecureSession {
+        let security = try TLSSecurity(settings())
+        guard security.isServer == isServer else {
+            throw TLSError(
+                .invalidSettings("a handshake needs the settings of a \(isServer ? "server" : "client")"))
+        }
+        return try security.makeSession(toHost: host, peer: peer)
+    }
+
+    func unprotectedBytes(from peer: String) -> any Error { TLSError(.unprotectedBytes, peer: peer) }
 }
 
 extension Connection {
@@ -26,10 +64,10 @@ extension Connection {
     ///   closed, has failed, or has TLS, while a message is being written, or while a task iterates over its lines, which reads
     ///   ahead: await ``Connection/read(until:limit:timeout:)`` for the lines before it.
     @available(*, noasync, message: "await startTLS(_:timeout:)")
-    public func startTLS(_ settings: TLSSettings = .client()) throws(TLSError) {
-        let isDone = try betweenWrites { () throws(TLSError) in try streams.input.startTLS(settings) }
+    public func beginTLS(_ settings: TLSSettings = .client()) throws(TLSError) {
+        let isDone = try betweenWrites { () throws(TLSError) in try streams.input.beginTLS(settings) }
         if !isDone {
-            throw TLSError(.invalidSettings("startTLS was called while a message was being written"))
+            throw TLSError(.invalidSettings("cannot begin while a message is being written"))
         }
     }
 
@@ -42,14 +80,13 @@ extension Connection {
     /// ```
     ///
     /// The handshake begins after the writes that were called before, and later ones are protected. Opens the connection if
-    /// nothing has. Otherwise as the synchronous form. In top-level code name the timeout: without it the compiler chooses that
-    /// form there.
+    /// nothing has. Otherwise as ``beginTLS(_:)``.
     ///
     /// - Parameters:
     ///   - settings: A client's or a server's.
     ///   - timeout: How long to wait for the turn and for the handshake; nil for no limit but the connect timeout. After it,
     ///     or if the task is cancelled, a handshake that has begun continues.
-    /// - Throws: ``TLSError``: why the handshake has failed, or as the synchronous form. `IOError` for an error of the socket;
+    /// - Throws: ``TLSError``: why the handshake has failed, or as ``beginTLS(_:)``. `IOError` for an error of the socket;
     ///   `CancellationError`.
     /// - Precondition: The connection has no delegate.
     nonisolated(nonsending) public func startTLS(

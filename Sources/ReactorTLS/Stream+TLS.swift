@@ -21,7 +21,7 @@ extension Stream {
     /// - Throws: ``TLSError`` with ``TLSError/Reason/invalidSettings(_:)`` if the settings cannot be used, or
     ///   the stream has no socket, is closed, has failed, or has TLS, or while a task iterates over its lines or bytes, which
     ///   reads ahead.
-    public func startTLS(_ settings: TLSSettings = .client()) throws(TLSError) {
+    public func beginTLS(_ settings: TLSSettings = .client()) throws(TLSError) {
         let security = try TLSSecurity(settings)
         guard protect(by: security) else {
             throw TLSError(.invalidSettings(obstacle))
@@ -31,12 +31,12 @@ extension Stream {
     /// Why the stream cannot be protected.
     var obstacle: String {
         switch streamStatus {
-        case .closed: "startTLS was called on a closed stream"
-        case .error: "startTLS was called on a stream that has failed: \(streamError.map { "\($0)" } ?? "")"
+        case .closed: "cannot begin on a closed stream"
+        case .error: "cannot begin on a stream that has failed: \(streamError.map { "\($0)" } ?? "")"
         default:
             property(forKey: .shouldCloseNativeSocketKey) == nil
-                ? "startTLS needs the stream of a socket, which an adopted descriptor has when it is open"
-                : "startTLS was called on a stream that has TLS, whose connection has ended, or while a task iterates over its lines or bytes"
+                ? "needs the stream of a socket, which an adopted descriptor has when it is open"
+                : "cannot begin on a stream that has it, whose connection has ended, or while a task iterates over its lines or bytes"
         }
     }
 
@@ -54,14 +54,6 @@ struct TLSSecurity: SocketSecurity {
     init(_ settings: TLSSettings) throws(TLSError) {
         context = try TLSContext.context(for: settings)
         (verifier, peerName) = (settings.peerVerifier, settings.peerName)
-    }
-
-    /// Throws if the settings are a client's, too.
-    init(server settings: TLSSettings) throws(TLSError) {
-        guard settings.role == .server else {
-            throw TLSError(.invalidSettings("a listener needs the settings of a server"))
-        }
-        try self.init(settings)
     }
 
     var isServer: Bool { context.settings.role == .server }
@@ -103,59 +95,3 @@ public struct TLSSession: Hashable, Sendable, CustomStringConvertible {
 }
 
 // MARK: - Listeners
-
-extension Listener {
-    /// Listens at `address` for connections that TLS protects.
-    ///
-    /// The streams that the handler gets are not opened yet; opening them makes the handshake.
-    ///
-    /// - Parameters:
-    ///   - address: As in `init(_:options:handler:faults:)`.
-    ///   - options: Options to set before listening.
-    ///   - settings: The server's settings, for all connections.
-    ///   - handler: Called for each connection.
-    ///   - faults: Called with the reason when the listener backs off.
-    /// - Throws: ``TLSError`` if the settings are a client's or cannot be used; `IOError` as that initializer
-    ///   does.
-    public convenience init(
-        _ address: SocketAddress, options: Options = Options(), tls settings: TLSSettings,
-        handler: @escaping Handler, faults: FaultHandler? = nil
-    ) throws {
-        let security = try TLSSecurity(server: settings)
-        try self.init(
-            address, options: options,
-            handler: { listener, connection in
-                if connection.protect(by: Connection.Security(security)) { handler(listener, connection) }
-            }, faults: faults)
-    }
-
-    /// Listens at `address` for connections that TLS protects, with settings that may change.
-    ///
-    /// - Parameters:
-    ///   - address: As in `init(_:options:handler:faults:)`.
-    ///   - options: Options to set before listening.
-    ///   - settings: Called now and for each connection, on the loop's thread. Return settings that are stored;
-    ///     load certificates elsewhere.
-    ///   - handler: Called for each connection.
-    ///   - faults: Called with an `IOError` when the listener backs off, and with the error of a connection
-    ///     that is closed because `settings` throws or cannot be used.
-    /// - Throws: What `settings` throws; ``TLSError`` if they are a client's or cannot be used now; `IOError`
-    ///   as that initializer does.
-    public convenience init(
-        _ address: SocketAddress, options: Options = Options(),
-        tls settings: @escaping () throws -> TLSSettings, handler: @escaping Handler,
-        faults: @escaping (Listener, any Error) -> Void
-    ) throws {
-        _ = try TLSSecurity(server: settings())
-        try self.init(
-            address, options: options,
-            handler: { listener, connection in
-                do {
-                    let security = try TLSSecurity(server: settings())
-                    if connection.protect(by: Connection.Security(security)) { handler(listener, connection) }
-                } catch {
-                    faults(listener, error)
-                }
-            }, faults: { faults($0, $1) })
-    }
-}

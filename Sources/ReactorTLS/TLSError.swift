@@ -7,7 +7,7 @@ public import SystemPackage
 /// ```swift
 /// print(stream.streamError!)  // TLS with example.org:443: the certificate has expired
 /// ```
-public struct TLSError: SubjectError, Hashable {
+public struct TLSError: ReactorError, Hashable {
     /// Why TLS has failed.
     @nonexhaustive public enum Reason: Hashable, Sendable {
         /// The peer's certificate is for other names than this one.

@@ -6,9 +6,9 @@ public import SystemPackage
 /// the system's certificates are trusted. Whatever turns a check off says so where it is set.
 ///
 /// ```swift
-/// try stream.startTLS()                                               // a client
+/// try stream.beginTLS()                                               // a client
 /// let identity = try TLSIdentity(certificateFile: "server.pem", keyFile: "server.key")
-/// try stream.startTLS(.server(identity))
+/// try stream.beginTLS(.server(identity))
 /// ```
 ///
 /// Connections whose settings are equal but for ``peerName`` share one OpenSSL context and the sessions that can be resumed.

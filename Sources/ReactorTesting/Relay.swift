@@ -93,7 +93,7 @@ final class Relay {
             [self] _, _ in
             read()
         }
-        try RunLoop.current.add(source, forMode: .common)
+        try RunLoop.current.register(source, forMode: .common)
         reader = source
     }
 
@@ -166,7 +166,7 @@ final class Relay {
             writer = nil
             proceed()
         }
-        do throws(Errno) { try RunLoop.current.add(source, forMode: .common) } catch { return reset() }
+        do throws(Errno) { try RunLoop.current.register(source, forMode: .common) } catch { return reset() }
         writer = source
     }
 

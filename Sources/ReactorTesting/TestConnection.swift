@@ -1,6 +1,6 @@
 import Glibc
 public import Reactor
-public import SystemPackage
+import SystemPackage
 
 /// One end of an in-process connection. The test can delay, split, stall or cut off its bytes.
 ///
@@ -35,8 +35,12 @@ public final class TestConnection {
     /// Makes the two ends of a connection on the calling thread's loop.
     ///
     /// - Parameter seed: Determines the sizes of chunks; see ``chunkSizes``. Nil for that of `withVirtualTime`, or zero.
-    /// - Throws: An error of socketpair(2): `Errno.tooManyOpenFiles`.
-    public static func pair(seed: UInt64? = nil) throws(Errno) -> (TestConnection, TestConnection) {
+    /// - Throws: `IOError` with an error of socketpair(2): `Errno.tooManyOpenFiles`.
+    public static func pair(seed: UInt64? = nil) throws(IOError) -> (TestConnection, TestConnection) {
+        try attempt(.create, "a test connection") { () throws(Errno) in try makePair(seed) }
+    }
+
+    private static func makePair(_ seed: UInt64?) throws(Errno) -> (TestConnection, TestConnection) {
         let first = try SocketPair()
         let second: SocketPair
         do throws(Errno) { second = try SocketPair() } catch {

@@ -256,7 +256,7 @@ private final class Answering: ConnectionDelegate {
                 }
             case .endEncountered:
                 try framer.finish()
-                try connection.finish()
+                try connection.sendEnd()
             default: break
             }
         } catch {

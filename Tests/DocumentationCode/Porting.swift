@@ -37,7 +37,7 @@ private func pin(_ pinnedCertificate: Data, of inputStream: InputStream) throws 
     settings.peerVerifier = TLSPeerVerifier { evidence in
         evidence.failure == nil && evidence.chain.first == [UInt8](pinnedCertificate)
     }
-    try inputStream.startTLS(settings)
+    try inputStream.beginTLS(settings)
 }
 
 private func look(at aStream: Stream) {

@@ -62,8 +62,8 @@ private final class Cache {
 private func freeMemory(_ cache: Cache) throws {
     let pressure = try PressureSource(
         at: "/proc/pressure/memory", stalledFor: .milliseconds(150), within: .seconds(2)
-    ) { _, error in
-        if error == nil { cache.removeAll() }
+    ) { _, event in
+        if event == .stalled { cache.removeAll() }
     }
     try RunLoop.current.add(pressure, forMode: .common)
 }

@@ -68,10 +68,10 @@ private func withFewDescriptors(
         loop.perform(inModes: [.custom]) { print("block", terminator: " ") }
         print(loop.run(in: .custom), terminator: " ")
         let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in source.cancel() }
-        do throws(Errno) {
+        do throws(IOError) {
             try loop.add(source, forMode: .custom)
         } catch {
-            print(error == .tooManyOpenFiles ? "refused" : "\(error)", terminator: " ")
+            print(error.errno == .tooManyOpenFiles ? "refused" : "\(error)", terminator: " ")
             exhausted.free()
             try loop.add(source, forMode: .custom)
         }
@@ -104,13 +104,13 @@ private func withFewDescriptors(
 @MainActor func hostedWithoutDescriptors() throws {
     let exhausted = ExhaustedDescriptors(sparing: 0)
     for spare in 0...16 {
-        do throws(Errno) {
+        do throws(IOError) {
             let hosting = try RunLoop.Hosting(.main)
             print("hosted with", spare > 0)
             hosting.end()
             break
         } catch {
-            guard error == .tooManyOpenFiles else { throw error }
+            guard error.errno == .tooManyOpenFiles else { throw error }
             exhausted.free(1)
         }
     }

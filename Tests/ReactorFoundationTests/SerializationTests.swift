@@ -39,10 +39,10 @@ import Testing
     }
 
     @Test func `reading and writing throw the stream's error`() throws {
-        #expect(throws: Errno.badFileDescriptor) {
+        expectErrno(.badFileDescriptor) {
             try JSONSerialization.jsonObject(with: InputStream(data: Data("{}".utf8)))
         }
-        #expect(throws: Errno.badFileDescriptor) {
+        expectErrno(.badFileDescriptor) {
             try JSONSerialization.writeJSONObject([1], toStream: OutputStream(toMemory: ()))
         }
         let missing = InputStream(fileAtPath: "/nowhere/at/all")!

@@ -311,7 +311,7 @@ private func startGLibProgram(_ context: Context, _ trace: Trace, quit: @escapin
         let context = Context()
         #expect(g_main_context_acquire(context.pointer) != 0)
         try onAThread {
-            #expect(throws: Errno.resourceBusy) { try RunLoop.current.addGLibContext(context.pointer) }
+            expectErrno(.resourceBusy) { try RunLoop.current.addGLibContext(context.pointer) }
             #expect(RunLoop.current.run(in: .default) == .finished)
         }
         g_main_context_release(context.pointer)

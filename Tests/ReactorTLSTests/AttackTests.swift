@@ -95,7 +95,7 @@ import Testing
             .testClient { ($0.minimumVersion, $0.maximumVersion) = (.tls13, .tls12) },
         ] {
             Self.failInOpenSSL()
-            let error = #expect(throws: TLSError.self) { try input.startTLS(settings) }
+            let error = #expect(throws: TLSError.self) { try input.beginTLS(settings) }
             #expect(error?.description.contains("unknown error") == false)
         }
         Self.failInOpenSSL()
@@ -169,7 +169,7 @@ import Testing
         client.open()
         peer.send(Array("220 ready\r\n250 injected\r\n".utf8))
         #expect(client.input.read(exactly: 11) == Array("220 ready\r\n".utf8))
-        try client.input.startTLS(.testClient())
+        try client.input.beginTLS(.testClient())
         #expect(client.input.read(exactly: 1).isEmpty)
         #expect(client.error?.reason == .unprotectedBytes)
         // The thread of the handshake tells one stream after the other.
@@ -187,7 +187,7 @@ import Testing
         client.open()
         client.settle()
         for _ in 0..<4 { _ = client.output.write(pattern(4_000_000)) }
-        try client.input.startTLS(.testClient())
+        try client.input.beginTLS(.testClient())
         serve(client.streams) { client.streams.allSatisfy { $0.streamStatus == .error } }
         #expect(client.input.streamErrno == .timedOut)
         client.close()

@@ -25,7 +25,7 @@ import Testing
     ) throws -> TLSPair {
         let pair = try ends()
         for (value, key) in properties { #expect(pair.client.input.setProperty(value, forKey: key)) }
-        try pair.server.input.startTLS(.testServer(server))
+        try pair.server.input.beginTLS(.testServer(server))
         for stream in pair.streams { stream.open() }
         pair.client.settle()
         return pair
@@ -86,14 +86,14 @@ import Testing
     @Test(
         arguments: [(TestCertificates.localhost, nil), (TestCertificates.expired, .expired)]
             as [(Certificate, TLSError.Reason?)])
-    func `nothing changes the settings of startTLS`(
+    func `nothing changes the settings of beginTLS`(
         certificate: Certificate, reason: TLSError.Reason?
     ) throws {
         let pair = try Self.ends()
         let (input, output) = (pair.client.input, pair.client.output)
-        // Nor do Cocoa's settings come back that startTLS has replaced.
+        // Nor do Cocoa's settings come back that beginTLS has replaced.
         #expect(input.setProperty(Self.unchecked, forKey: Self.settingsKey))
-        try input.startTLS(.testClient())
+        try input.beginTLS(.testClient())
         let negotiated = StreamSocketSecurityLevel.negotiatedSSL
         #expect(output.property(forKey: Self.levelKey) as? String == negotiated.rawValue)
         #expect(output.setProperty(StreamSocketSecurityLevel.tlSv1, forKey: Self.levelKey))
@@ -101,8 +101,8 @@ import Testing
             #expect(!output.setProperty(value, forKey: Self.levelKey))
         }
         #expect(!output.setProperty(Self.unchecked, forKey: Self.settingsKey))
-        #expect(throws: TLSError.self) { try output.startTLS(.testClient { $0.verification = .disabled }) }
-        try pair.server.input.startTLS(.testServer(certificate))
+        #expect(throws: TLSError.self) { try output.beginTLS(.testClient { $0.verification = .disabled }) }
+        try pair.server.input.beginTLS(.testServer(certificate))
         for stream in pair.streams { stream.open() }
         #expect(pair.settle().client.error?.reason == reason)
         #expect(input.streamStatus == (reason == nil ? .open : .error))
@@ -158,7 +158,7 @@ import Testing
         #expect(server.input.read(exactly: 1) == [1])
         // On an open stream it begins at once.
         #expect(client.input.setProperty(Self.unchecked, forKey: Self.settingsKey))
-        try server.input.startTLS(.testServer())
+        try server.input.beginTLS(.testServer())
         _ = client.output.write([2])
         #expect(server.input.read(exactly: 1) == [2])
         for value in [none, StreamSocketSecurityLevel.ssLv3, nil] {

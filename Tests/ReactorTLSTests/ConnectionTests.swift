@@ -12,7 +12,7 @@ private final class Echo: ConnectionDelegate {
         switch event {
         case .hasBytesAvailable, .hasSpaceAvailable:
             try? connection.send(connection.receive(upTo: connection.writableCount))
-        case .endEncountered: try? connection.finish()
+        case .endEncountered: try? connection.sendEnd()
         default: break
         }
     }
@@ -71,10 +71,32 @@ private final class Echo: ConnectionDelegate {
         await thread.shutDown()
     }
 
+    @Test func `a handshake that fails reaches the failures, and not the body`() async throws {
+        let thread = try RunLoopThread(name: "server")
+        let connections = try thread.runLoop.connections(at: .ipv4Loopback(port: 0))
+        let failures = Shared<[TLSError.Reason?]>([])
+        let server = Task {
+            let security = try Connection.Security.tls(.testServer())
+            try await connections.run(
+                security: security,
+                failures: { _, error in failures.update { $0.append((error as? TLSError)?.reason) } }
+            ) { _ in Issue.record("the handshake has succeeded") }
+        }
+        let client = try SocketPeer(connectedTo: connections.localAddress)
+        client.send("GET / HTTP/1.1\r\n\r\n")
+        _ = client.receiveToEnd()
+        connections.close()
+        try await server.value
+        #expect(failures.value == [.notTLS])
+        await thread.shutDown()
+    }
+
     @Test func `what a delegate sends through TLS arrives whole, however slowly it is read`() async throws {
         let thread = try RunLoopThread(name: "server")
         let address = try thread.runLoop.performSynchronously {
-            let listener = try Listener(.ipv4Loopback(port: 0), tls: .testServer()) { _, connection in
+            let listener = try Listener(
+                .ipv4Loopback(port: 0), security: .tls(.testServer())
+            ) { _, connection in
                 connection.open(delegate: Echo())
             }
             try RunLoop.current.add(listener, forMode: .common)
@@ -117,8 +139,8 @@ private final class Echo: ConnectionDelegate {
     @Test func `a queue sends what it has got during a handshake after it`() async throws {
         let (client, server) = try await pair()
         let queue = SendQueue(to: client)
-        func startTLS() throws { try client.startTLS(.testClient()) }
-        try startTLS()
+        func beginTLS() throws { try client.beginTLS(.testClient()) }
+        try beginTLS()
         try queue.send("secret")
         try await server.startTLS(.testServer())
         #expect(try await server.read(exactly: 6) == Array("secret".utf8))
@@ -129,9 +151,9 @@ private final class Echo: ConnectionDelegate {
         let (client, server) = try await pair()
         let queue = SendQueue(to: client, limit: 10_000_000)
         try queue.send([UInt8](repeating: 7, count: 5_000_000))
-        func startTLS() throws { try client.startTLS(.testClient()) }
-        let error = #expect(throws: TLSError.self) { try startTLS() }
-        #expect("\(error.map { "\($0)" } ?? "")".contains("while a message was being written"))
+        func beginTLS() throws { try client.beginTLS(.testClient()) }
+        let error = #expect(throws: TLSError.self) { try beginTLS() }
+        #expect("\(error.map { "\($0)" } ?? "")".contains("cannot begin while a message is being written"))
         #expect(try await server.read(exactly: 5_000_000)?.allSatisfy { $0 == 7 } == true)
     }
 
@@ -172,7 +194,7 @@ private final class Echo: ConnectionDelegate {
         let late = await thrownError { try await client.startTLS(.testClient(), timeout: .milliseconds(1)) }
         #expect((late as? IOError)?.reason == .waitTimedOut && client.state == .open)
         let again = await thrownError { try await client.startTLS(.testClient()) }
-        #expect("\(again.map { "\($0)" } ?? "")".contains("startTLS was called on a stream that has TLS"))
+        #expect("\(again.map { "\($0)" } ?? "")".contains("cannot begin on a stream that has it"))
         try await server.startTLS(.testServer())
         try await client.write("late")
         #expect(try await server.read(exactly: 4) == Array("late".utf8))

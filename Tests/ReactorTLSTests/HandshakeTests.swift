@@ -23,7 +23,7 @@ import Testing
     }
 
     @Test func `the peer of a host needs no name of its own`() throws {
-        let listener = try Listener(.ipv4Loopback(port: 0), tls: .testServer()) { _, connection in
+        let listener = try Listener(.ipv4Loopback(port: 0), security: .tls(.testServer())) { _, connection in
             let server = TLSEnd(connection)
             server.open()
             _ = server.output.write([7])
@@ -37,7 +37,7 @@ import Testing
             let (client, recorder) = (
                 TLSEnd(Connection(toHost: host, port: port)), Recorder(readingUpTo: 1)
             )
-            try client.input.startTLS(.testClient(nil))
+            try client.input.beginTLS(.testClient(nil))
             client.schedule(recorder)
             client.open()
             RunLoop.current.serve { !recorder.bytes.isEmpty || recorder.count(.errorOccurred) > 0 }
@@ -226,7 +226,7 @@ import Testing
             .testClient { ($0.minimumVersion, $0.maximumVersion) = (.tls13, .tls12) },
         ]
         for settings in bad {
-            let error = #expect(throws: TLSError.self) { try input.startTLS(settings) }
+            let error = #expect(throws: TLSError.self) { try input.beginTLS(settings) }
             guard case .invalidSettings = error?.reason else {
                 Issue.record("\(settings)")
                 continue
@@ -240,7 +240,7 @@ import Testing
         let closed = try TLSPair(client: .testClient(), server: .testServer()).opened()
         closed.close()
         for stream in [InputStream(data: [1]), pair.client.input, closed.client.input] {
-            #expect(throws: TLSError.self) { try stream.startTLS(.testClient()) }
+            #expect(throws: TLSError.self) { try stream.beginTLS(.testClient()) }
         }
     }
 

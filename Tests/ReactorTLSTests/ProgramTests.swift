@@ -14,7 +14,7 @@ import Testing
         let server = try Nginx.shared.get()
         let port = try #require(server.secure.split(separator: ":").last.flatMap { UInt16($0) })
         let client = TLSEnd(Connection(toHost: "localhost", port: port))
-        try client.input.startTLS(settings)
+        try client.input.beginTLS(settings)
         client.open()
         _ = client.output.write(Array(text.utf8) + body)
         let answer = client.input.readToEnd()
@@ -105,11 +105,11 @@ import Testing
         let port = try #require(try listening.localAddress.port)
         let connection = Connection(toHost: host, port: port, options: .init(proxy: proxy))
         let client = TLSEnd(connection)
-        if isSecure { try client.input.startTLS(.testClient(nil)) }
+        if isSecure { try client.input.beginTLS(.testClient(nil)) }
         client.open()
         defer { client.close() }
         let server = try TLSEnd(listening.acceptNumber())
-        if isSecure { try server.output.startTLS(.testServer()) }
+        if isSecure { try server.output.beginTLS(.testServer()) }
         server.open()
         defer { server.close() }
         // The server speaks first, so that its bytes follow the proxy's reply.

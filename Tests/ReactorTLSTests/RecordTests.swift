@@ -106,7 +106,7 @@ import Testing
         let (client, peer) = try TLSEnd.withPeer()
         // The peer receives nothing more, and stays silent.
         shutdown(peer.number, CInt(SHUT_RD))
-        try client.input.startTLS(.testClient())
+        try client.input.beginTLS(.testClient())
         client.open()
         #expect(client.settle().input.streamErrno == .brokenPipe)
     }

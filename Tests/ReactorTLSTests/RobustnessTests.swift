@@ -127,26 +127,30 @@ import Testing
     }
 
     /// A listener on the calling thread's loop, whose connections are opened and kept.
-    private final class Server {
-        var ends: [TLSEnd] = []
-        var errors: [any Error] = []
+    private final class Server: ConnectionDelegate {
+        private(set) var connections: [Connection] = []
+        private(set) var errors: [any Error] = []
         private(set) var listener: Listener!
 
-        init(_ settings: @escaping () throws -> TLSSettings) throws {
-            listener = try Listener(.ipv4Loopback(port: 0), tls: settings) { [unowned self] _, connection in
-                ends.append(TLSEnd(connection))
-                ends.last?.open()
-            } faults: { [unowned self] in
-                errors.append($1)
+        init(_ security: Connection.Security) throws {
+            listener = try Listener(.ipv4Loopback(port: 0), security: security) { [unowned self] in
+                connections.append($1)
+                $1.open(delegate: self, forMode: .default)
             }
             try RunLoop.current.add(listener, forMode: .default)
+        }
+
+        func connection(_ connection: Connection, handle event: Connection.Event) {
+            guard case .errorOccurred(let error) = event else { return }
+            errors.append(error)
+            connection.close()
         }
 
         /// Connects a client, until its first event.
         func statusOfClient() throws -> Stream.Status {
             let (client, recorder) = (TLSEnd(Connection(to: listener.localAddress)), Recorder())
             defer { client.close() }
-            try client.input.startTLS(.testClient())
+            try client.input.beginTLS(.testClient())
             client.input.delegate = recorder
             client.input.schedule(in: .current, forMode: .default)
             client.input.open()
@@ -156,8 +160,7 @@ import Testing
     }
 
     @Test func `a flood of handshakes that go no further leaves room for a client`() throws {
-        let settings = try TLSSettings.testServer()
-        let server = try Server { settings }
+        let server = try Server(.tls(.testServer()))
         let (hello, address) = (OpenSSLClient.hello, server.listener.localAddress)
         let peers = try (0..<100).map { round in
             let peer = try SocketPeer(connectedTo: address)
@@ -166,35 +169,37 @@ import Testing
             return peer
         }
         #expect(try server.statusOfClient() == .open)
-        for end in server.ends { end.close() }
+        for connection in server.connections { connection.close() }
         server.listener.close()
         withExtendedLifetime(peers) {}
     }
 
-    @Test func `a listener takes its settings for each connection, and reports bad ones`() throws {
+    @Test func `settings that change are asked for at each handshake, and bad ones fail the connection`()
+        throws
+    {
         let (good, expired) = (
             try TLSSettings.testServer(), try TLSSettings.testServer(TestCertificates.expired)
         )
-        var current: TLSSettings? = good
-        let server = try Server {
-            guard let current else { throw Errno.noSuchFileOrDirectory }
-            return current
-        }
+        let current = Shared<TLSSettings?>(good)
+        let server = try Server(
+            .tls(forEachHandshake: {
+                guard let settings = current.value else { throw Errno.noSuchFileOrDirectory }
+                return settings
+            }))
         for settings in [.server(), .client(), nil, expired, good] as [TLSSettings?] {
-            current = settings
+            current.value = settings
             #expect(try server.statusOfClient() == (settings == good ? .open : .error))
         }
-        #expect(server.errors.map { $0 is TLSError } == [true, true, false])
-        #expect(server.ends.count == 2)
+        #expect(server.errors.map { $0 is TLSError } == [true, true, false, true])
+        #expect((server.errors[2] as? IOError)?.errno == .noSuchFileOrDirectory)
+        for connection in server.connections { connection.close() }
         server.listener.close()
     }
 
-    @Test func `a listener is refused the settings of a client`() {
-        #expect(throws: TLSError.self) {
-            try Listener(.ipv4Loopback(port: 0), tls: .testClient()) { _, _ in
-            } faults: { _, _ in
-            }
+    @Test func `settings that cannot be used now are refused, and a listener takes no client's`() async {
+        #expect(throws: TLSError.self) { try Connection.Security.tls(forEachHandshake: { .server() }) }
+        await #expect(processExitsWith: .failure) {
+            _ = try Listener(.ipv4Loopback(port: 0), security: .tls(.client())) { _, _ in }
         }
-        #expect(throws: TLSError.self) { try Server { .testClient() } }
     }
 }

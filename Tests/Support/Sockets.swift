@@ -1,11 +1,24 @@
 import Glibc
 package import Reactor
 package import SystemPackage
-import Testing
+package import Testing
 
 extension Stream {
     /// The errno value of ``streamError``, if that is an ``IOError``.
     package var streamErrno: Errno? { (streamError as? IOError)?.errno }
+}
+
+/// Expects that `body` throws `errno`, or an error of the library with it.
+package func expectErrno<Result>(
+    _ errno: Errno, sourceLocation: SourceLocation = #_sourceLocation, _ body: () throws -> Result
+) {
+    do {
+        _ = try body()
+        Issue.record("nothing was thrown in place of \(errno)", sourceLocation: sourceLocation)
+    } catch {
+        let thrown = error as? Errno ?? (error as? any ReactorError)?.errno
+        #expect(thrown == errno, "\(error)", sourceLocation: sourceLocation)
+    }
 }
 
 // Tests that expect no faults and no events leave the handlers out: either is an issue.
@@ -13,16 +26,12 @@ extension Stream {
 extension Listener {
     package convenience init(
         _ address: SocketAddress, options: Options = Options(), handler: @escaping Handler
-    ) throws(Errno) {
-        do throws(IOError) {
-            try self.init(address, options: options, handler: handler) { Issue.record($1) }
-        } catch { throw error.errno ?? .ioError }
+    ) throws(IOError) {
+        try self.init(address, options: options, handler: handler) { Issue.record($1) }
     }
 
-    package convenience init(descriptor: FileDescriptor, handler: @escaping Handler) throws(Errno) {
-        do throws(IOError) {
-            try self.init(descriptor: descriptor, handler: handler) { Issue.record($1) }
-        } catch { throw error.errno ?? .ioError }
+    package convenience init(descriptor: FileDescriptor, handler: @escaping Handler) throws(IOError) {
+        try self.init(descriptor: descriptor, handler: handler) { Issue.record($1) }
     }
 }
 
@@ -34,31 +43,25 @@ extension DatagramSocket {
     package convenience init(
         boundTo address: SocketAddress, options: Options = Options(),
         receive: @escaping (DatagramSocket, RawSpan, Metadata) -> Void
-    ) throws(Errno) {
-        do throws(IOError) {
-            try self.init(boundTo: address, options: options, receive: receive, events: Self.failOnEvent)
-        } catch { throw error.errno ?? .ioError }
+    ) throws(IOError) {
+        try self.init(boundTo: address, options: options, receive: receive, events: Self.failOnEvent)
     }
 
     package convenience init(
         connectedTo peer: SocketAddress, boundTo address: SocketAddress? = nil, options: Options = Options(),
         receive: @escaping (DatagramSocket, RawSpan, Metadata) -> Void
-    ) throws(Errno) {
-        do throws(IOError) {
-            try self.init(
-                connectedTo: peer, boundTo: address, options: options, receive: receive,
-                events: Self.failOnEvent)
-        } catch { throw error.errno ?? .ioError }
+    ) throws(IOError) {
+        try self.init(
+            connectedTo: peer, boundTo: address, options: options, receive: receive,
+            events: Self.failOnEvent)
     }
 
     package convenience init(
         descriptor: FileDescriptor, options: Options = Options(),
         receive: @escaping (DatagramSocket, RawSpan, Metadata) -> Void
-    ) throws(Errno) {
-        do throws(IOError) {
-            try self.init(
-                descriptor: descriptor, options: options, receive: receive, events: Self.failOnEvent)
-        } catch { throw error.errno ?? .ioError }
+    ) throws(IOError) {
+        try self.init(
+            descriptor: descriptor, options: options, receive: receive, events: Self.failOnEvent)
     }
 }
 

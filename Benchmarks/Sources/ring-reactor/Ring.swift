@@ -29,7 +29,7 @@ final class Ring {
         }
     }
 
-    func watch() throws(Errno) {
+    func watch() throws(IOError) {
         for index in pipes.indices {
             let end = FileDescriptor(rawValue: pipes[index].read)
             let source = DescriptorSource(end, for: .readable) { [self] _, _ in

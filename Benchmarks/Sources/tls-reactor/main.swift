@@ -33,7 +33,7 @@ final class Client: StreamDelegate {
         request = [UInt8(ascii: letter)] + (0..<8).map { UInt8(truncatingIfNeeded: size >> (8 * $0)) }
         left = kind == "put" ? size : 0
         self.onBytes = onBytes
-        try input.startTLS(settings)
+        try input.beginTLS(settings)
         for stream in [input, output] as [Stream] {
             stream.delegate = self
             stream.schedule(in: loop, forMode: .default)
@@ -119,7 +119,8 @@ final class Server: StreamDelegate {
     private let block = UnsafeMutablePointer<UInt8>.allocate(capacity: 16)
 
     func start(_ identity: TLSIdentity) throws {
-        listener = try Listener(.ipv4Loopback(port: UInt16(port)), tls: .server(identity)) { [self] in
+        listener = try Listener(.ipv4Loopback(port: UInt16(port)), security: .tls(.server(identity))) {
+            [self] in
             accept($1)
         } faults: {
             fatalError("\($1)")
@@ -170,7 +171,7 @@ final class Server: StreamDelegate {
 if kind == "context" {
     let processor = processorTime()
     let (input, _) = Connection(to: .ipv4Loopback(port: UInt16(port))).streams
-    try input.startTLS()
+    try input.beginTLS()
     report([fixed(Double(processorTime() - processor) / 1e6, 2)])
 }
 let server = Server()

@@ -1,6 +1,5 @@
 import Glibc
 package import Reactor
-package import SystemPackage
 
 /// Handles SIGINT and SIGTERM on the calling thread's loop: the first signal calls a closure, and the second kills the
 /// process.
@@ -15,7 +14,7 @@ package final class Interruption {
     private var sources: [SignalSource] = []
 
     @discardableResult
-    package init(_ onSignal: @escaping () -> Void = {}) throws(Errno) {
+    package init(_ onSignal: @escaping () -> Void = {}) throws(IOError) {
         self.onSignal = onSignal
         for signal in [.interrupt, .terminate] as [Signal] {
             let source = try SignalSource(signal) { [self] source, deliveries in

@@ -13,13 +13,13 @@ public func begin(
     _ descriptor: CInt, _ handler: @escaping @convention(c) @Sendable (UnsafePointer<CChar>) -> Void
 ) -> CInt {
     MainActor.assumeIsolated {
-        do throws(Errno) {
+        do throws(IOError) {
             let hosting = try RunLoop.Hosting(.main)
             HostedLines.hosting = hosting
             Task { unsafe await read(FileDescriptor(rawValue: descriptor), handler) }
             return hosting.descriptor.rawValue
         } catch {
-            return -error.rawValue
+            return -(error.errno ?? .ioError).rawValue
         }
     }
 }

@@ -1,5 +1,6 @@
 package import ArgumentParser
-package import ReactorTLS
+package import Reactor
+import ReactorTLS
 import SystemPackage
 
 /// The options of a server that TLS may protect.
@@ -21,11 +22,12 @@ package struct ServerTLSOptions: ParsableArguments {
         }
     }
 
-    /// The server's settings; nil without TLS.
-    package var settings: TLSSettings? {
+    /// The server's security; nil without TLS.
+    package var security: Connection.Security? {
         get throws {
             guard tls, let certificate, let key else { return nil }
-            return .server(try TLSIdentity(certificateFile: FilePath(certificate), keyFile: FilePath(key)))
+            let identity = try TLSIdentity(certificateFile: FilePath(certificate), keyFile: FilePath(key))
+            return try .tls(.server(identity))
         }
     }
 }

@@ -1,7 +1,6 @@
 import ArgumentParser
 import ExampleSupport
 import Reactor
-import ReactorTLS
 import SystemPackage
 import TLSOptions
 
@@ -47,14 +46,8 @@ struct ChatCommand: ParsableCommand {
         try StandardDescriptors.fillGaps()
         guard let address = SocketAddress(host, port: port) else { return }
         let room = Room()
-        let settings = try tls.settings
-        let listener = try Listener(address, options: options) { _, connection in
-            do throws(TLSError) {
-                if let settings { try connection.startTLS(settings) }
-                Guest(connection, in: room).start()
-            } catch {
-                _ = try? FileDescriptor.standardError.writeAll(Array("\(error)\n".utf8))
-            }
+        let listener = try Listener(address, options: options, security: tls.security) { _, connection in
+            Guest(connection, in: room).start()
         } faults: { _, error in
             _ = try? FileDescriptor.standardError.writeAll(Array("\(error)\n".utf8))
         }

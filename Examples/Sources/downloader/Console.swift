@@ -55,7 +55,7 @@ final class Console {
         var rest = Array(text.utf8)[...]
         while true {
             rest = rest.dropFirst(stream.write(Array(rest)))
-            guard !rest.isEmpty, (try? stream.flush()) != nil else { return }
+            guard !rest.isEmpty, (try? stream.flushAndWait()) != nil else { return }
         }
     }
 
@@ -63,7 +63,7 @@ final class Console {
     ///
     /// A closed pipe is not an error: its reader has what it needs.
     func finish() -> (any Error)? {
-        do { try output.flush() } catch {
+        do { try output.flushAndWait() } catch {
             return (error as? IOError)?.errno == .brokenPipe ? nil : error
         }
         return nil

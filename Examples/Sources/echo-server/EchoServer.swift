@@ -1,6 +1,5 @@
 import ExampleSupport
 import Reactor
-import ReactorTLS
 import SystemPackage
 
 /// An echo server on the loop of the thread that created it.
@@ -19,20 +18,16 @@ final class EchoServer {
     private var drainTimer: Timer?
 
     init(
-        at address: SocketAddress, sharesPort: Bool, drainTimeout: Duration, tls settings: TLSSettings? = nil,
+        at address: SocketAddress, sharesPort: Bool, drainTimeout: Duration,
+        security: Connection.Security? = nil,
         _ statistics: Statistics
     ) throws {
         self.address = address
         self.statistics = statistics
         self.drainTimeout = drainTimeout
-        let listener = try Listener(address, options: EchoSession.options(sharesPort)) {
+        let listener = try Listener(address, options: EchoSession.options(sharesPort), security: security) {
             [self] _, connection in
-            do throws(TLSError) {
-                if let settings { try connection.startTLS(settings) }
-                serve(connection)
-            } catch {
-                Self.report(error)
-            }
+            serve(connection)
         } faults: { _, error in
             Self.report(error)
         }

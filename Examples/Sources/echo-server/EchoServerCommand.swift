@@ -1,7 +1,6 @@
 import ArgumentParser
 import ExampleSupport
 import Reactor
-import ReactorTLS
 import SystemPackage
 import TLSOptions
 
@@ -68,14 +67,14 @@ struct EchoServerCommand: ParsableCommand {
         let statistics = Statistics(serverCount: threads) { RunLoop.main.perform { RunLoop.main.stop() } }
         var address = try address
         var workers: [RunLoopThread] = []
-        let settings = try tls.settings
+        let security = try tls.security
         for number in 1...threads {
             let worker = try RunLoopThread(name: "echo \(number)")
             // If the port is 0, the kernel chooses one for the first server, and the others share it.
             address = try worker.runLoop.performAndWait { [address] in
                 let server = try EchoServer(
-                    at: address, sharesPort: threads > 1, drainTimeout: .seconds(drainSeconds), tls: settings,
-                    statistics)
+                    at: address, sharesPort: threads > 1, drainTimeout: .seconds(drainSeconds),
+                    security: security, statistics)
                 return server.address
             }
             workers.append(worker)

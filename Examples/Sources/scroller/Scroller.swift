@@ -53,7 +53,7 @@ final class Scroller {
         return exitCode ?? 0
     }
 
-    private func handle(_ signal: Signal, _ handler: @escaping () -> Void) throws(Errno) {
+    private func handle(_ signal: Signal, _ handler: @escaping () -> Void) throws(IOError) {
         try loop.add(SignalSource(signal) { _, _ in handler() }, forMode: .common)
     }
 

@@ -49,7 +49,7 @@ struct ScrollerCommand: ParsableCommand {
         let code: CInt
         do { code = try show(on: terminal) } catch let error as Errno {
             let reason = error == .illegalSeek ? "Not a regular file" : "\(error)"
-            throw fail("\(file ?? "signals"): \(reason)", 1)
+            throw fail("\(file ?? ""): \(reason)", 1)
         }
         if code != 0 { throw ExitCode(code) }
     }

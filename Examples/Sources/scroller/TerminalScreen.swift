@@ -22,7 +22,7 @@ final class TerminalScreen {
         try terminal.withMode(.cbreak, entering: Self.enterSequence, leaving: Self.leaveSequence) {
             try body()
             // Fails if the terminal has gone, or accepts nothing.
-            try? output.flush(until: .now.advanced(by: .seconds(1)))
+            try? output.flushAndWait(until: .now.advanced(by: .seconds(1)))
             // Keys that have arrived since would go to the shell.
             tcflush(STDIN_FILENO, TCIFLUSH)
         }

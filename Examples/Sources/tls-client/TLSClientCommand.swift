@@ -104,7 +104,7 @@ private final class Session: ConnectionDelegate, StreamDelegate {
     func stream(_ stream: Stream, handle event: Stream.Event) {
         switch event {
         case .hasBytesAvailable: send()
-        case .endEncountered: try? connection.finish()
+        case .endEncountered: try? connection.sendEnd()
         case .errorOccurred: end(stream.streamError)
         default: break
         }

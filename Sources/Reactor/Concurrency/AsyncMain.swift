@@ -69,12 +69,12 @@ extension RunLoop {
     }
 
     private func cancel(_ task: Task<Void, Never>, by signal: Signal) -> SignalSource {
-        do throws(Errno) {
+        do {
             let source = try SignalSource(signal) { _, _ in task.cancel() }
             try add(source, forMode: .common)
             return source
         } catch {
-            fatalError("RunLoop.run(cancelledBy:_:) cannot catch \(signal): \(error).")
+            fatalError("RunLoop.run(cancelledBy:_:) cannot catch a signal: \(error).")
         }
     }
 }

@@ -33,6 +33,11 @@ extension Connection {
         let security: any SocketSecurity
 
         package init(_ security: any SocketSecurity) { self.security = security }
+
+        /// Traps if it is a client's.
+        func requireServer(_ name: StaticString) {
+            require(security.isServer, "\(name) needs a server's security, such as .tls(.server(identity)).")
+        }
     }
 
     /// Protects the connection: before it is open if it is not opened yet, else from the next byte on.

@@ -131,28 +131,32 @@ extension Connection {
     ///   - count: The most bytes of a chunk, at least one.
     ///   - timeout: How long each chunk may take to arrive; nil for no limit. After it the iteration throws ``IOError`` with
     ///     ``IOError/Reason/waitTimedOut``, and has ended. The connection is as before.
+    ///   - shutdown: Ends the iteration when it begins: see ``InputStream/chunks(upTo:timeout:shutdown:)``.
     public func chunks(
-        upTo count: Int = InputStream.defaultChunkSize, timeout: Duration? = nil
+        upTo count: Int = InputStream.defaultChunkSize, timeout: Duration? = nil,
+        shutdown: GracefulShutdown? = nil
     ) -> InputStream.Chunks {
         openBoth()
-        return halves.input.chunks(upTo: count, timeout: timeout)
+        return halves.input.chunks(upTo: count, timeout: timeout, shutdown: shutdown)
     }
 
     /// The lines from the peer as text, for `for try await`; as
-    /// ``InputStream/lines(text:terminator:limit:overflow:timeout:)``. Opens the connection.
+    /// ``InputStream/lines(text:terminator:limit:overflow:timeout:shutdown:)``. Opens the connection.
     ///
     /// With a timeout, a peer that sends a line byte by byte has no more time than one that sends none.
     public func lines(
         text policy: TextPolicy = .repair, terminator: LineTerminator = .newline,
-        limit: Int = LineFramer.defaultLimit, overflow: LineFramer.Overflow = .fail, timeout: Duration? = nil
+        limit: Int = LineFramer.defaultLimit, overflow: LineFramer.Overflow = .fail, timeout: Duration? = nil,
+        shutdown: GracefulShutdown? = nil
     ) -> InputStream.Lines {
         openBoth()
         return halves.input.lines(
-            text: policy, terminator: terminator, limit: limit, overflow: overflow, timeout: timeout)
+            text: policy, terminator: terminator, limit: limit, overflow: overflow, timeout: timeout,
+            shutdown: shutdown)
     }
 
-    /// The messages from the peer, as `framer` cuts them, for `for try await`; as ``InputStream/messages(_:timeout:)``. Opens
-    /// the connection.
+    /// The messages from the peer, as `framer` cuts them, for `for try await`; as
+    /// ``InputStream/messages(_:timeout:shutdown:)``. Opens the connection.
     ///
     /// ```swift
     /// let framer = Framer.lengthPrefix(UInt32.self, limit: 65_536)
@@ -160,9 +164,11 @@ extension Connection {
     ///     try await connection.write(framer.frame(for: answer(message)))
     /// }
     /// ```
-    public func messages(_ framer: Framer, timeout: Duration? = nil) -> InputStream.Messages {
+    public func messages(
+        _ framer: Framer, timeout: Duration? = nil, shutdown: GracefulShutdown? = nil
+    ) -> InputStream.Messages {
         openBoth()
-        return halves.input.messages(framer, timeout: timeout)
+        return halves.input.messages(framer, timeout: timeout, shutdown: shutdown)
     }
 
     /// Opens the output too, as a read alone opens the input only.
@@ -241,7 +247,7 @@ extension Connection {
     /// - Throws: As ``write(_:timeout:)-([UInt8],_)``.
     nonisolated(nonsending) public func finish(timeout: Duration? = nil) async throws {
         try await inTurn(timeout) { timeout in
-            if halves.output.streamStatus != .atEnd { try await halves.output.shutDown(timeout: timeout) }
+            if halves.output.streamStatus != .atEnd { try await halves.output.finish(timeout: timeout) }
         }
     }
 

@@ -8,7 +8,7 @@ import Synchronization
 ///         switch event {
 ///         case .hasBytesAvailable, .hasSpaceAvailable:
 ///             try? connection.send(connection.receive(upTo: connection.writableCount))
-///         case .endEncountered: try? connection.finish()
+///         case .endEncountered: try? connection.sendEnd()
 ///         default: break
 ///         }
 ///     }
@@ -123,7 +123,7 @@ extension Connection {
     ///
     /// - Throws: ``IOError`` with `Errno.resourceBusy` while a task writes or finishes, `Errno.socketNotConnected` before the
     ///   connection is open, or the error of the connection.
-    public func finish() throws {
+    public func sendEnd() throws {
         try sending.withLock { _ in try withTurn { _ in try endOutput() } }
         closeAfterBothEnds()
     }

@@ -68,9 +68,11 @@ public final class DescriptorSource: EventSource {
 
     /// Changes what the descriptor is watched for in all the source's modes, with immediate effect.
     ///
-    /// - Throws: What epoll_ctl(2) does: `Errno.badFileDescriptor` if the descriptor has been closed,
+    /// - Throws: ``IOError`` with what epoll_ctl(2) does: `Errno.badFileDescriptor` if the descriptor has been closed,
     ///   `Errno.noMemory`, …
-    public override func setInterest(_ interest: Readiness) throws(Errno) { try super.setInterest(interest) }
+    public func setInterest(_ interest: Readiness) throws(IOError) {
+        try attempt(.watch, noun) { () throws(Errno) in try changeInterest(interest) }
+    }
 
     override func serve(_ readiness: Readiness) -> Bool {
         switch unsafe handler {

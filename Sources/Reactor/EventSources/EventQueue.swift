@@ -39,7 +39,7 @@ final class EventContinuation<Event: Sendable>: Sendable {
 
     /// Yields an event of `source`, which pauses unless the consumer waits.
     func yield(_ event: Event, from source: EventSource) {
-        if !state.beginDelivery() { try? source.setInterest([]) }
+        if !state.beginDelivery() { try? source.changeInterest([]) }
         // Also lets a consumer continue that has seen the queue empty and is about to wait.
         yield(event)
     }

@@ -87,10 +87,10 @@ final class EventSubscription: Sendable {
                 for source in sources.value {
                     if source.loop == nil {
                         for mode in state.parker.executor.modes.members {
-                            try core.loop.add(source, forMode: mode)
+                            try core.loop.register(source, forMode: mode)
                         }
                     }
-                    if !state.isPaused { try source.setInterest(interest) }
+                    if !state.isPaused { try source.changeInterest(interest) }
                 }
             } catch {
                 guard endsOnFailure else { return state.pause(throwing: error) }
@@ -118,7 +118,7 @@ private final class AwaitedDescriptor: EventSource {
 
     override func serve(_ readiness: Readiness) -> Bool {
         // Not an event that is kept: it may be over when the consumer asks.
-        if state.beginDelivery() { state.deliver(readiness) } else { try? setInterest([]) }
+        if state.beginDelivery() { state.deliver(readiness) } else { try? changeInterest([]) }
         return true
     }
 

@@ -182,11 +182,9 @@ extension RunLoop {
         try Events(on: self, inModes: modes, "signals") { continuation throws(IOError) in
             var sources: [SignalSource] = []
             for signal in signals {
-                let source = try attempt(.watch, "\(signal)") { () throws(Errno) in
-                    try SignalSource(signal) { _, count in
-                        received(signal, count)
-                        continuation.yield(signal) { $0 == signal }
-                    }
+                let source = try SignalSource(signal) { _, count in
+                    received(signal, count)
+                    continuation.yield(signal) { $0 == signal }
                 }
                 if let subscription = source.subscription { subscribed(subscription) }
                 sources.append(source)

@@ -1,5 +1,5 @@
 import CReactorLinux
-public import SystemPackage
+import SystemPackage
 
 /// Calls a closure on a run loop's thread when the process receives a POSIX signal.
 ///
@@ -37,12 +37,15 @@ public final class SignalSource: EventSource {
     /// - Parameters:
     ///   - signal: The signal to catch.
     ///   - handler: Called with the source and the number of deliveries since the last call, at least one.
-    /// - Throws: `Errno.invalidArgument` for a signal that cannot be caught (SIGKILL, SIGSTOP) or that
-    ///   reports a fault of the program itself (SIGSEGV and its like); `Errno.tooManyOpenFiles` if no eventfd
+    /// - Throws: ``IOError`` with `Errno.invalidArgument` for a signal that cannot be caught (SIGKILL, SIGSTOP) or that
+    ///   reports a fault of the program itself (SIGSEGV and its like); with `Errno.tooManyOpenFiles` if no eventfd
     ///   can be made.
-    public init(_ signal: Signal, handler: @escaping (SignalSource, _ deliveries: Int) -> Void) throws(Errno)
-    {
-        let subscription = try SignalSubscription(to: signal)
+    public init(
+        _ signal: Signal, handler: @escaping (SignalSource, _ deliveries: Int) -> Void
+    ) throws(IOError) {
+        let subscription = try attempt(.watch, "\(signal)") { () throws(Errno) in
+            try SignalSubscription(to: signal)
+        }
         (self.signal, self.subscription, self.handler) = (signal, subscription, handler)
         super.init(subscription.counter, for: .readable)
     }

@@ -1,8 +1,8 @@
 /// Cuts a byte stream into messages, and frames messages for it: one value for delegates and tasks. Pure: no descriptor, no
 /// loop, no clock.
 ///
-/// A task iterates over ``Connection/messages(_:timeout:)`` or ``InputStream/messages(_:timeout:)``. A delegate keeps a framer,
-/// and pushes what it receives:
+/// A task iterates over ``Connection/messages(_:timeout:shutdown:)`` or ``InputStream/messages(_:timeout:shutdown:)``. A
+/// delegate keeps a framer, and pushes what it receives:
 ///
 /// ```swift
 /// var framer = Framer.lengthPrefix(UInt32.self, limit: 65_536)

@@ -9,7 +9,7 @@ extension InputStream {
     /// }
     /// ```
     ///
-    /// As ``lines(text:terminator:limit:overflow:timeout:)`` with its defaults.
+    /// As ``lines(text:terminator:limit:overflow:timeout:shutdown:)`` with its defaults.
     public var lines: Lines { lines() }
 
     /// The stream's lines as text, for `for try await`.
@@ -34,13 +34,18 @@ extension InputStream {
     ///   - timeout: How long each line may take to arrive with its terminator, from the call of `next()`; nil for no limit.
     ///     After it the iteration throws ``IOError`` with ``IOError/Reason/waitTimedOut``, and has ended; the part of the line
     ///     that has come stays with the stream.
+    ///   - shutdown: Ends the iteration when it begins, also while the next element is awaited; nil for nothing. What has come
+    ///     of further elements stays with the stream.
     public func lines(
         text policy: TextPolicy = .repair, terminator: LineTerminator = .newline,
-        limit: Int = LineFramer.defaultLimit, overflow: LineFramer.Overflow = .fail, timeout: Duration? = nil
+        limit: Int = LineFramer.defaultLimit, overflow: LineFramer.Overflow = .fail, timeout: Duration? = nil,
+        shutdown: GracefulShutdown? = nil
     ) -> Lines {
         var framer = LineFramer(terminator: terminator, limit: limit, overflow: overflow)
         framer.checksUTF8 = true
-        return Lines(stream: self, cutter: LineCutter(framer: framer, policy: policy), timeout: timeout)
+        return Lines(
+            stream: self, cutter: LineCutter(framer: framer, policy: policy), timeout: timeout,
+            shutdown: shutdown)
     }
 
     /// The lines of a stream: ``InputStream/lines``.
@@ -48,6 +53,7 @@ extension InputStream {
         fileprivate let stream: InputStream
         fileprivate let cutter: LineCutter
         fileprivate let timeout: Duration?
+        fileprivate let shutdown: GracefulShutdown?
         fileprivate let tracker = LineProgress()
 
         /// How far the iteration has come, a chunk at a time. From any thread.
@@ -57,7 +63,7 @@ extension InputStream {
         ///
         /// - Precondition: No other task reads the stream.
         public func makeAsyncIterator() -> Iterator {
-            Iterator(buffer: LineBuffer(stream, cutter, tracker, timeout))
+            Iterator(buffer: LineBuffer(stream, cutter, tracker, timeout, shutdown))
         }
 
         /// Returns one line after the other.
@@ -223,9 +229,10 @@ final class LineBuffer {
     private var cutter: LineCutter
 
     fileprivate init(
-        _ stream: InputStream, _ cutter: LineCutter, _ tracker: LineProgress, _ timeout: Duration?
+        _ stream: InputStream, _ cutter: LineCutter, _ tracker: LineProgress, _ timeout: Duration?,
+        _ shutdown: GracefulShutdown?
     ) {
-        reader = EagerReader(stream, timeout: timeout, readsAhead: true)
+        reader = EagerReader(stream, timeout: timeout, shutdown: shutdown, readsAhead: true)
         (self.cutter, self.tracker) = (cutter, tracker)
         batch = LineBatch(cutter: cutter, chunk: [])
         let source = FileSource(stream)
@@ -240,12 +247,12 @@ final class LineBuffer {
     }
 
     @usableFromInline
-    func take() -> String? { batch.next() }
+    func take() -> String? { reader.use.isOver ? nil : batch.next() }
 
     fileprivate func fill(isolation: isolated (any Actor)?) async throws -> String? {
-        while true {
+        while !reader.use.isOver {
             if let failure = batch.failure { throw failure }
-            let next = try await nextBatch(isolation: isolation)
+            guard let next = try await nextBatch(isolation: isolation) else { break }
             guard !(next.isEnd && next.lines.isEmpty && next.failure == nil) else { return nil }
             tracker.add(next.chunk.count)
             batch = next
@@ -253,13 +260,16 @@ final class LineBuffer {
             reader.use.endElement()
             return line
         }
+        return nil
     }
 
-    private func nextBatch(isolation: isolated (any Actor)?) async throws -> LineBatch {
+    /// Nil once the iteration is over.
+    private func nextBatch(isolation: isolated (any Actor)?) async throws -> LineBatch? {
         guard let worker else {
             var chunk: [UInt8] = []
-            try await reader.read(into: &chunk, upTo: InputStream.defaultChunkSize, isolation: isolation)
-            return cutter.cut(chunk)
+            let isRead = try await reader.read(
+                into: &chunk, upTo: InputStream.defaultChunkSize, isolation: isolation)
+            return isRead ? cutter.cut(chunk) : nil
         }
         return try await reader.use.next(
             isolation: isolation, isScheduled: false, preparing: { worker.notify($0) }, worker.take)

@@ -18,23 +18,28 @@ extension InputStream {
     ///   - timeout: How long each message may take to arrive whole, from the call of `next()`; nil for no limit. After it the
     ///     iteration throws ``IOError`` with ``IOError/Reason/waitTimedOut``, and has ended; the part of the message that has
     ///     come stays with the stream.
+    ///   - shutdown: Ends the iteration when it begins, also while the next element is awaited; nil for nothing. What has come
+    ///     of further elements stays with the stream.
     /// - Precondition: `framer` has consumed no bytes.
-    public func messages(_ framer: Framer, timeout: Duration? = nil) -> Messages {
+    public func messages(
+        _ framer: Framer, timeout: Duration? = nil, shutdown: GracefulShutdown? = nil
+    ) -> Messages {
         require(framer.byteCount == 0, "InputStream.messages needs a framer that has consumed no bytes.")
-        return Messages(stream: self, framer: framer, timeout: timeout)
+        return Messages(stream: self, framer: framer, timeout: timeout, shutdown: shutdown)
     }
 
-    /// The messages of a stream: ``InputStream/messages(_:timeout:)``.
+    /// The messages of a stream: ``InputStream/messages(_:timeout:shutdown:)``.
     public struct Messages: AsyncSequence {
         fileprivate let stream: InputStream
         fileprivate let framer: Framer
         fileprivate let timeout: Duration?
+        fileprivate let shutdown: GracefulShutdown?
 
         /// Begins an iteration, and opens the stream if it is not open.
         ///
         /// - Precondition: No other task reads the stream.
         public func makeAsyncIterator() -> Iterator {
-            Iterator(buffer: MessageBuffer(stream, framer, timeout))
+            Iterator(buffer: MessageBuffer(stream, framer, timeout, shutdown))
         }
 
         /// Returns one message after the other.
@@ -77,8 +82,10 @@ private final class MessageBuffer {
     private var first: [UInt8]?
     private var failure: (any Error)?
 
-    init(_ stream: InputStream, _ framer: Framer, _ timeout: Duration?) {
-        reader = EagerReader(stream, timeout: timeout, readsAhead: true)
+    init(
+        _ stream: InputStream, _ framer: Framer, _ timeout: Duration?, _ shutdown: GracefulShutdown?
+    ) {
+        reader = EagerReader(stream, timeout: timeout, shutdown: shutdown, readsAhead: true)
         self.framer = framer
     }
 
@@ -91,8 +98,11 @@ private final class MessageBuffer {
         }
     }
 
-    /// The next message that has come. Copied here, so that a message that is not returned is not.
-    func take() -> [UInt8]? {
+    /// The next message that has come; nil once the iteration is over. Copied here, so that a message that is not returned is
+    /// not.
+    func take() -> [UInt8]? { reader.use.isOver ? nil : takeNext() }
+
+    private func takeNext() -> [UInt8]? {
         guard position < places.count else { return nil }
         defer { position += 1 }
         if let first = first.take() { return first }
@@ -102,7 +112,7 @@ private final class MessageBuffer {
     }
 
     func fill(isolation: isolated (any Actor)?) async throws -> [UInt8]? {
-        while true {
+        while !reader.use.isOver {
             if let failure { throw failure }
             guard let chunk = try reader.readChunk(upTo: InputStream.defaultChunkSize) else {
                 try await reader.use.parker(isolation).park(isolation: isolation)
@@ -110,11 +120,12 @@ private final class MessageBuffer {
             }
             if chunk.isEmpty { return try finish() }
             cut(chunk)
-            if let message = take() {
+            if let message = takeNext() {
                 reader.use.endElement()
                 return message
             }
         }
+        return nil
     }
 
     private func cut(_ new: [UInt8]) {

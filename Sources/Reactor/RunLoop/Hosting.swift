@@ -53,14 +53,16 @@ extension RunLoop {
         /// - Parameters:
         ///   - loop: The calling thread's loop.
         ///   - mode: The mode to be in; not ``RunLoop/Mode/common``.
-        /// - Throws: `Errno` if there are no descriptors left, as `tooManyOpenFiles`.
+        /// - Throws: ``IOError``, as with `Errno.tooManyOpenFiles`.
         /// - Precondition: Called on the loop's own thread.
-        public init(_ loop: RunLoop, mode: Mode = .default) throws(Errno) {
+        public init(_ loop: RunLoop, mode: Mode = .default) throws(IOError) {
             loop.requireCurrent("RunLoop.Hosting must be made")
             let core = loop.core
             if core.loop.isMain { core.serveMainQueue() }
             core.drainInbox()
-            let epoll = try OwnedDescriptor.epoll()
+            let epoll = try attempt(.start, "hosting of the \(loop.name)") { () throws(Errno) in
+                try OwnedDescriptor.epoll()
+            }
             running = try core.nest(mode, in: epoll)
             number = epoll.number
             self.epoll = consume epoll
@@ -145,8 +147,8 @@ extension RunLoop {
         ///
         /// Observers of the former mode are called for ``RunLoop/Activities/exit``, and those of the new one for
         /// ``RunLoop/Activities/entry``.
-        /// - Throws: `Errno` if the mode has never run and there are no descriptors left. The mode stays the same then.
-        public func setMode(_ mode: Mode) throws(Errno) {
+        /// - Throws: ``IOError`` if the mode has never run and there are no descriptors left. The mode stays the same then.
+        public func setMode(_ mode: Mode) throws(IOError) {
             let core = requireCurrent("RunLoop.Hosting.setMode(_:)")
             guard !isEnding, mode != (next?.own.mode ?? self.mode) else { return }
             let former = next
@@ -293,10 +295,12 @@ extension RunLoop.Core {
     /// Makes `epoll` readable while the poller of `mode` has something to report.
     fileprivate func nest(
         _ mode: RunLoop.Mode, in epoll: borrowing OwnedDescriptor
-    ) throws(Errno) -> RunLoop.RunningMode {
+    ) throws(IOError) -> RunLoop.RunningMode {
         require(
             mode != .common, "A run loop cannot run in RunLoop.Mode.common: name one of the common modes.")
-        try poller(for: state(of: mode)).nest(in: epoll)
+        try attempt(.start, "hosting of the \(inbox.loopName)") { () throws(Errno) in
+            try poller(for: state(of: mode)).nest(in: epoll)
+        }
         let running = running(mode)
         noteRun(in: running.own)
         return running

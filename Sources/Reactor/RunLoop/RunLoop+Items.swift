@@ -1,5 +1,5 @@
 import Synchronization
-public import SystemPackage
+import SystemPackage
 
 extension RunLoop {
     // MARK: Timers
@@ -112,11 +112,16 @@ extension RunLoop {
 
     /// Adds `source` to `mode`. Does nothing if it is invalid or in the mode already.
     ///
-    /// - Throws: What epoll_ctl(2) does: `Errno.notPermitted` for a descriptor that cannot be watched, such
+    /// - Throws: ``IOError`` with what epoll_ctl(2) does: `Errno.notPermitted` for a descriptor that cannot be watched, such
     ///   as a regular file's; `Errno.badFileDescriptor` for one that is not open; `Errno.noMemory`,
     ///   `.noSpace`, and so on. The source is then in the modes that it was in before.
     /// - Precondition: Called on the loop's thread, and the source is in no other loop.
-    public func add(_ source: EventSource, forMode mode: Mode) throws(Errno) {
+    public func add(_ source: EventSource, forMode mode: Mode) throws(IOError) {
+        try attempt(.watch, source.noun) { () throws(Errno) in try register(source, forMode: mode) }
+    }
+
+    /// As ``add(_:forMode:)-(EventSource,_)``.
+    package func register(_ source: EventSource, forMode mode: Mode) throws(Errno) {
         requireCurrent("RunLoop.add(_:forMode:) must be called")
         // A descriptor that another thread has closed must be unregistered before one of the same number is registered.
         core.drainInbox()

@@ -1,5 +1,5 @@
 import Glibc
-public import SystemPackage
+import SystemPackage
 
 /// A thread that runs its loop in the default mode until ``stop()``, even while the loop has nothing to serve.
 ///
@@ -43,10 +43,14 @@ public final class RunLoopThread: Sendable {
     /// - Parameters:
     ///   - name: What debuggers and `top -H` show; the kernel keeps the first 15 bytes
     ///     (pthread_setname_np(3)).
-    /// - Throws: What pthread_create(3) does: `Errno.resourceTemporarilyUnavailable` when there are too
+    /// - Throws: ``IOError`` with what pthread_create(3) does: `Errno.resourceTemporarilyUnavailable` when there are too
     ///   many threads.
-    public convenience init(name: String) throws(Errno) {
-        try self.init(name: name, receivesSignals: true, source: currentTimeSource)
+    public convenience init(name: String) throws(IOError) {
+        do throws(Errno) {
+            try self.init(name: name, receivesSignals: true, source: currentTimeSource)
+        } catch {
+            throw IOError(.start, "thread \(name)", error)
+        }
     }
 
     /// - Parameters:

@@ -116,7 +116,7 @@ final class GracefulClose: EventSource {
     private func begin() {
         if readsInput {
             adopt(socket)
-            try? setInterest(.readable)
+            try? changeInterest(.readable)
             // If it cannot be registered, the socket is read at each check.
             try? RunLoop.current.add(self, forMode: .default)
         }
@@ -129,7 +129,7 @@ final class GracefulClose: EventSource {
         case .failed(let error): fail(error)
         case .atEnd:
             // Level-triggered: the kernel would keep reporting the end.
-            try? setInterest([])
+            try? changeInterest([])
             isAtEnd = true
             check()
         }

@@ -16,15 +16,16 @@ extension OutputStream {
     ///   - file: A descriptor of a file that can be read at any offset. Its own offset stays.
     ///   - range: The offsets of the bytes.
     /// - Returns: The number of accepted bytes, perhaps fewer than the range has; 0 and -1 as from ``write(_:maxLength:)``.
-    /// - Throws: An error of pread(2), such as `Errno.illegalSeek` for a pipe, and `Errno.noData` if the file has no byte at
-    ///   the range's beginning. The stream goes on.
+    /// - Throws: ``IOError`` with an error of pread(2), such as `Errno.illegalSeek` for a pipe, and `Errno.noData` if the file
+    ///   has no byte at the range's beginning. The stream goes on.
     /// - Precondition: The range does not begin below 0.
     @available(*, noasync, message: "await writeAll(contentsOf:range:timeout:)")
-    public func write(contentsOf file: FileDescriptor, range: Range<Int>) throws(Errno) -> Int {
+    public func write(contentsOf file: FileDescriptor, range: Range<Int>) throws(IOError) -> Int {
         let part = FilePart(file, range)
         guard !part.range.isEmpty else { return 0 }
         if let sent = engine.send(part), sent > 0 { return sent }
-        return try part.read().withBytes { bytes in
+        let bytes = try attempt(.read, descriptorName(part.file)) { () throws(Errno) in try part.read() }
+        return bytes.withBytes { bytes in
             bytes.withAddress { unsafe write($0!.assumingMemoryBound(to: UInt8.self), maxLength: $1) }
         }
     }

@@ -99,10 +99,10 @@ open class OutputStream: Stream {
     /// Ends the output of a socket, while reading goes on: shutdown(2) with `SHUT_WR`.
     ///
     /// Bytes that were written before arrive first. The stream is then at its end; further writes return 0.
-    /// In a task, ``shutDown(timeout:)`` waits for the bytes first.
-    /// - Throws: `Errno.notSocket` for a stream that is not a socket's, `Errno.socketNotConnected` for one
-    ///   that is not open, or ``Stream/streamError`` if the stream has failed.
-    @available(*, noasync, message: "await shutDown(timeout:)")
+    /// In a task, ``finish(timeout:)`` waits for the bytes first.
+    /// - Throws: ``IOError`` with `Errno.notSocket` for a stream that is not a socket's, with `Errno.socketNotConnected` for
+    ///   one that is not open, or ``Stream/streamError`` if the stream has failed.
+    @available(*, noasync, message: "await finish(timeout:)")
     public func shutDown() throws { try throwingStreamError(engine.shutDown) }
 
     /// How many bytes a ``write(_:maxLength:)`` accepts beyond those that the kernel takes. 0, as in Cocoa,
@@ -129,17 +129,17 @@ open class OutputStream: Stream {
     ///
     /// Only an open stream can be flushed; ``Stream/close()`` needs no flush before it. In a task,
     /// ``flush(timeout:)`` waits without blocking the thread.
-    /// - Throws: `Errno.timedOut` if the kernel has not taken the bytes by `deadline`,
+    /// - Throws: ``IOError`` with ``IOError/Reason/waitTimedOut`` if the kernel has not taken the bytes by `deadline`, with
     ///   `Errno.badFileDescriptor` if the stream is not open, or ``Stream/streamError`` if it has failed.
     @available(*, noasync, message: "await flush(timeout:)")
-    public func flush(until deadline: Deadline = .distantFuture) throws {
+    public func flushAndWait(until deadline: Deadline = .distantFuture) throws {
         try throwingStreamError { () throws(Errno) in try engine.flush(until: deadline) }
     }
 
     /// Throws the stream's error in place of `body`'s, and in place of calling it.
     private func throwingStreamError(_ body: () throws(Errno) -> Void) throws {
         if let streamError { throw streamError }
-        do throws(Errno) { try body() } catch { throw streamError ?? error }
+        do throws(Errno) { try body() } catch { throw streamError ?? engine.failure(.endOfWait(error)) }
     }
 
     /// The bytes that were written to a stream in memory; empty for any other stream.

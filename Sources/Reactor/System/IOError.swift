@@ -2,7 +2,7 @@ import Glibc
 public import SystemPackage
 
 /// An error that says what has failed: an ``IOError``, or an error of ReactorTLS or ReactorHTTP.
-public protocol SubjectError: Error, Sendable, CustomStringConvertible {
+public protocol ReactorError: Error, Sendable, CustomStringConvertible {
     /// What has failed: a path, an address, a host with its port, a descriptor, or a request.
     var subject: String { get }
     /// The error of the system call that failed, or the one that says the same; nil if there is none.
@@ -15,15 +15,16 @@ public protocol SubjectError: Error, Sendable, CustomStringConvertible {
 /// if let error = stream.streamError as? IOError, error.errno == .connectionRefused { retry() }
 /// print(stream.streamError!)  // connect to example.org:80: Connection refused
 /// ```
-public struct IOError: SubjectError, Hashable {
+public struct IOError: ReactorError, Hashable {
     /// What the library attempts.
     package enum Operation: String {
         case open, connect, read, write, bind, listen, accept, receive, send, watch, resolve, spawn
+        case create, start, signal, resize, measure, join, leave, configure
         case handshake = "TLS handshake"
     }
 
-    /// What was attempted, as messages name it: `open`, `connect`, `TLS handshake`, `read`, `write`, `bind`, `listen`,
-    /// `accept`, `receive`, `send`, `watch`, `resolve` or `spawn`, or what a program has passed.
+    /// What was attempted, as messages name it, such as `open`, `connect`, `read` or `TLS handshake`, or what a program has
+    /// passed.
     public let operation: String
     /// What it was attempted on: a path, an address, a host with its port, or a descriptor.
     public let subject: String
@@ -71,11 +72,11 @@ extension IOError: CustomStringConvertible {
     public var description: String {
         let preposition =
             switch Operation(rawValue: operation) {
-            case .open, .watch, .resolve, .spawn, nil: ""
             case .connect, .write, .bind, .send: "to "
             case .handshake: "with "
             case .read: "from "
             case .listen, .accept, .receive: "at "
+            default: ""
             }
         let name = label.map { " '\($0)'" } ?? ""
         return "\(operation) \(preposition)\(subject)\(name): \(reason)"
@@ -99,7 +100,7 @@ extension IOError {
 }
 
 /// A descriptor, as errors and explanations name it.
-func descriptorName(_ number: CInt) -> String {
+package func descriptorName(_ number: CInt) -> String {
     switch number {
     case STDIN_FILENO: "standard input"
     case STDOUT_FILENO: "standard output"
@@ -109,7 +110,7 @@ func descriptorName(_ number: CInt) -> String {
 }
 
 /// Calls `body`, and rethrows its error as that of `operation` on `subject`.
-func attempt<Result: ~Copyable>(
+package func attempt<Result: ~Copyable>(
     _ operation: IOError.Operation, _ subject: @autoclosure () -> String,
     _ body: () throws(Errno) -> Result
 ) throws(IOError) -> Result {

@@ -1,7 +1,7 @@
 import CReactorLinux
 import Dispatch
 import Glibc
-public import SystemPackage
+import SystemPackage
 
 /// A process that this one has spawned: its identity, its signals and its end.
 ///
@@ -121,19 +121,21 @@ public final class ChildProcess: Sendable {
     /// - Parameters:
     ///   - signal: The signal.
     ///   - toGroup: Whether all processes of its group get the signal: see ``Configuration/Group``.
-    /// - Throws: An error of pidfd_send_signal(2) or kill(2): `Errno.noSuchProcess` after the process was collected, or if it
-    ///   leads no group; `Errno.notPermitted`, `Errno.invalidArgument`.
+    /// - Throws: ``IOError`` with an error of pidfd_send_signal(2) or kill(2): `Errno.noSuchProcess` after the process was
+    ///   collected, or if it leads no group; `Errno.notPermitted`, `Errno.invalidArgument`.
     /// - Note: Before Linux 6.9 the group is identified by its number: do not let other code collect the process during the
     ///   call, by a wait for any child, as another group might get the number.
-    public func send(_ signal: Signal, toGroup: Bool = false) throws(Errno) {
-        guard toGroup else {
-            try SystemCall.make { reactor_signal_process(descriptor, signal.rawValue) }
-            return
-        }
-        // A process that is not collected keeps its number.
-        try state.withLock { state throws(Errno) in
-            guard !state.isCollected else { throw .noSuchProcess }
-            try SystemCall.make { reactor_signal_group(descriptor, processIdentifier, signal.rawValue) }
+    public func send(_ signal: Signal, toGroup: Bool = false) throws(IOError) {
+        try attempt(.signal, subject) { () throws(Errno) in
+            guard toGroup else {
+                try SystemCall.make { reactor_signal_process(descriptor, signal.rawValue) }
+                return
+            }
+            // A process that is not collected keeps its number.
+            try state.withLock { state throws(Errno) in
+                guard !state.isCollected else { throw .noSuchProcess }
+                try SystemCall.make { reactor_signal_group(descriptor, processIdentifier, signal.rawValue) }
+            }
         }
     }
 
@@ -177,12 +179,14 @@ public final class ChildProcess: Sendable {
 
     /// Sets the size of the process's terminal. The kernel sends SIGWINCH to the terminal's foreground processes.
     ///
-    /// - Throws: An error of ioctl_tty(2): `Errno(rawValue: ENOTTY)` for a process without a terminal;
+    /// - Throws: ``IOError`` with an error of ioctl_tty(2): `Errno(rawValue: ENOTTY)` for a process without a terminal;
     ///   `Errno.badFileDescriptor` after the stream of its standard output was closed.
-    public func resizeTerminal(to size: Terminal.Size) throws(Errno) {
-        guard let terminal else { throw Errno(rawValue: ENOTTY) }
-        try terminal.use { (number) throws(Errno) in
-            _ = try SystemCall.make { reactor_terminal_resize(number, size.rows, size.columns) }
+    public func resizeTerminal(to size: Terminal.Size) throws(IOError) {
+        try attempt(.resize, "the terminal of \(subject)") { () throws(Errno) in
+            guard let terminal else { throw Errno(rawValue: ENOTTY) }
+            try terminal.use { (number) throws(Errno) in
+                _ = try SystemCall.make { reactor_terminal_resize(number, size.rows, size.columns) }
+            }
         }
     }
 }

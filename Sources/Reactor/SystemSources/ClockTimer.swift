@@ -1,6 +1,6 @@
 import CReactorLinux
 import Glibc
-public import SystemPackage
+import SystemPackage
 
 /// Calls a closure on a run loop's thread at a date of the wall clock, or of a clock that continues while the system is
 /// suspended.
@@ -33,6 +33,8 @@ public final class ClockTimer: EventSource {
         public var now: Instant {
             Instant(sinceEpoch: .nanoseconds(reactor_clock_nanoseconds(identifier)))
         }
+
+        fileprivate var name: String { self == .wallClock ? "wall clock" : "boot time" }
 
         fileprivate var identifier: clockid_t { self == .wallClock ? CLOCK_REALTIME : CLOCK_BOOTTIME }
     }
@@ -97,15 +99,17 @@ public final class ClockTimer: EventSource {
     ///   - interval: The time between this and further firings, on the same clock, at least a nanosecond; nil
     ///     for none.
     ///   - handler: Called with the timer and what has happened.
-    /// - Throws: An error of timerfd_create(2): `Errno.tooManyOpenFiles`, `Errno.noMemory`.
+    /// - Throws: ``IOError`` with an error of timerfd_create(2): `Errno.tooManyOpenFiles`, `Errno.noMemory`.
     /// - Precondition: `interval` is nil or positive.
     public init(
         _ clock: Clock, at date: Instant?, every interval: Duration? = nil,
         handler: @escaping (ClockTimer, Event) -> Void
-    ) throws(Errno) {
+    ) throws(IOError) {
         require(interval.map { $0 > .zero } ?? true, "ClockTimer needs a positive interval.")
-        let number = try SystemCall.make {
-            timerfd_create(clock.identifier, CInt(TFD_CLOEXEC) | CInt(TFD_NONBLOCK))
+        let number = try attempt(.create, "a timer on the \(clock.name)") { () throws(Errno) in
+            try SystemCall.make {
+                timerfd_create(clock.identifier, CInt(TFD_CLOEXEC) | CInt(TFD_NONBLOCK))
+            }
         }
         (self.clock, self.date, self.handler) = (clock, date, handler)
         self.interval = interval.map { .nanoseconds(max($0.wholeNanoseconds, 1)) }
@@ -131,11 +135,9 @@ public final class ClockTimer: EventSource {
     }
 
     override var summary: String {
-        guard isValid else { return "timer on the \(clockName) (cancelled)" }
-        return "timer on the \(clockName): \(date.map { "in \($0 - clock.now)" } ?? "never")"
+        guard isValid else { return "timer on the \(clock.name) (cancelled)" }
+        return "timer on the \(clock.name): \(date.map { "in \($0 - clock.now)" } ?? "never")"
     }
-
-    private var clockName: String { clock == .wallClock ? "wall clock" : "boot time" }
 
     override func releaseResources() {
         guard let dropped = handler.take() else { return }
@@ -175,7 +177,7 @@ public final class ClockTimer: EventSource {
 
     // MARK: On the loop's thread
 
-    override var noun: String { "timer on the \(clockName)" }
+    override var noun: String { "timer on the \(clock.name)" }
 
     override var silence: String { date == nil ? "it has no fire date" : "its date has not come" }
 

@@ -148,8 +148,8 @@ public final class FileWatcher: EventSource {
 
     override var confirmsLateReadiness: Bool { false }
 
-    override func setInterest(_ interest: Readiness) throws(Errno) {
-        try super.setInterest(interest)
+    override package func changeInterest(_ interest: Readiness) throws(Errno) {
+        try super.changeInterest(interest)
         if !isInCallback { deliverLater() }
     }
 

@@ -8,8 +8,8 @@ public import SystemPackage
 /// ```swift
 /// let pressure = try PressureSource(
 ///     at: "/proc/pressure/memory", stalledFor: .milliseconds(150), within: .seconds(2)
-/// ) { _, error in
-///     if error == nil { cache.removeAll() }
+/// ) { _, event in
+///     if event == .stalled { cache.removeAll() }
 /// }
 /// try RunLoop.current.add(pressure, forMode: .common)
 /// ```
@@ -20,8 +20,16 @@ public import SystemPackage
 ///
 /// The kernel needs `CONFIG_PSI`, and `psi=1` among its parameters if it is off by default.
 public final class PressureSource: EventSource {
+    /// Why the closure is called.
+    @nonexhaustive public enum Event: Sendable, Hashable {
+        /// Tasks have lost so much time within a window.
+        case stalled
+        /// The kernel has stopped watching. The source is cancelled when the closure returns.
+        case errorOccurred(IOError)
+    }
+
     private let path: FilePath
-    private var handler: ((PressureSource, IOError?) -> Void)?
+    private var handler: ((PressureSource, Event) -> Void)?
     private var monitor: PressureMonitor?
 
     /// Begins to watch the system.
@@ -33,13 +41,12 @@ public final class PressureSource: EventSource {
     ///   - window: The window: 500 ms to 10 s, and without the capability `CAP_SYS_RESOURCE` a multiple of 2 s.
     ///   - byAll: Whether only time counts in which all tasks that had something to do were stalled (`full`), and not that
     ///     in which at least one was (`some`).
-    ///   - handler: Called with the source when tasks have lost that time; or once with an error, when the kernel has stopped
-    ///     watching. The source is cancelled when the closure returns then.
+    ///   - handler: Called with the source and what has happened.
     /// - Throws: ``IOError`` that names the file: with `Errno.noSuchFileOrDirectory` or `Errno.notSupported` if the kernel has
     ///   no PSI, `Errno.invalidArgument` for a window that it refuses, `Errno.permissionDenied`.
     public init(
         at path: FilePath, stalledFor stall: Duration, within window: Duration, byAll: Bool = false,
-        handler: @escaping (PressureSource, IOError?) -> Void
+        handler: @escaping (PressureSource, Event) -> Void
     ) throws(IOError) {
         let trigger = "\(byAll ? "full" : "some") \(stall.wholeMicroseconds) \(window.wholeMicroseconds)"
         let monitor = try attempt(.watch, path.string) { () throws(Errno) in
@@ -60,7 +67,7 @@ public final class PressureSource: EventSource {
     override func serve(_ readiness: Readiness) -> Bool {
         guard takeCount(ofEventCounter: number) > 0 else { return false }
         let failure = monitor?.failure
-        handler?(self, failure.map { IOError(.watch, path.string, $0) })
+        handler?(self, failure.map { .errorOccurred(IOError(.watch, path.string, $0)) } ?? .stalled)
         if failure != nil { cancel() }
         return true
     }

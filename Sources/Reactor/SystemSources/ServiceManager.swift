@@ -66,24 +66,28 @@ public enum ServiceManager {
     /// ``RunLoop/connections(descriptor:options:inModes:faults:)`` serves a listening socket, a ``DatagramSocket`` one of
     /// datagrams.
     ///
-    /// - Throws: `Errno.invalidArgument` for an environment that is no manager's, an error of fcntl(2) for a number that is no
-    ///   descriptor's.
-    public static func takeSockets() throws(Errno) -> [Socket] {
-        try hasTakenSockets.withLock { hasTaken throws(Errno) in
+    /// - Throws: ``IOError`` with `Errno.invalidArgument` for an environment that is no manager's, with an error of fcntl(2)
+    ///   for a number that is no descriptor's.
+    public static func takeSockets() throws(IOError) -> [Socket] {
+        try hasTakenSockets.withLock { hasTaken throws(IOError) in
             guard !hasTaken, let process = environmentVariable("LISTEN_PID"),
                 let count = environmentVariable("LISTEN_FDS")
             else { return [] }
             guard let process = pid_t(process), let count = CInt(count),
                 (0...CInt.max - firstSocket).contains(count)
-            else { throw .invalidArgument }
+            else { throw IOError(.read, "LISTEN_FDS", .invalidArgument) }
             guard process == getpid() else { return [] }
             let names = environmentVariable("LISTEN_FDNAMES")?
                 .split(separator: ":", omittingEmptySubsequences: false).map { String($0) }
-            guard names.map({ $0.count == count }) ?? true else { throw .invalidArgument }
+            guard names.map({ $0.count == count }) ?? true else {
+                throw IOError(.read, "LISTEN_FDNAMES", .invalidArgument)
+            }
             var sockets: [Socket] = []
             for (index, number) in (firstSocket..<firstSocket + count).enumerated() {
-                let flags = try SystemCall.make { fcntl(number, F_GETFD) }
-                try SystemCall.make { fcntl(number, F_SETFD, flags | FD_CLOEXEC) }
+                try attempt(.configure, descriptorName(number)) { () throws(Errno) in
+                    let flags = try SystemCall.make { fcntl(number, F_GETFD) }
+                    try SystemCall.make { fcntl(number, F_SETFD, flags | FD_CLOEXEC) }
+                }
                 sockets.append(Socket(FileDescriptor(rawValue: number), name: names?[index] ?? "unknown"))
             }
             hasTaken = true

@@ -85,8 +85,8 @@ extension RunLoop {
     public func firings(
         of clock: ClockTimer.Clock, at date: ClockTimer.Instant, every interval: Duration? = nil,
         inModes modes: [Mode] = [.common]
-    ) throws(Errno) -> Events<ClockTimer.Event, any Error> {
-        try Events(on: self, inModes: modes) { continuation throws(Errno) in
+    ) throws(IOError) -> Events<ClockTimer.Event, any Error> {
+        try Events(on: self, inModes: modes) { continuation throws(IOError) in
             ([try ClockTimer(clock, at: date, every: interval) { continuation.yield($1, from: $0) }], nil)
         }
     }
@@ -109,7 +109,7 @@ extension RunLoop {
     ) throws(IOError) -> Events<Void, any Error> {
         try Events(on: self, inModes: modes) { continuation throws(IOError) in
             let source = try PressureSource(at: path, stalledFor: stall, within: window, byAll: byAll) {
-                guard let error = $1 else { return continuation.yield((), from: $0) }
+                guard case .errorOccurred(let error) = $1 else { return continuation.yield((), from: $0) }
                 continuation.finish(throwing: error.errno ?? .ioError)
             }
             return ([source], nil)

@@ -44,9 +44,11 @@ public struct Terminal: Sendable, Hashable {
 
     /// The present size of the window; zeros if the terminal does not know it. See ``RunLoop/sizes(of:inModes:)``.
     ///
-    /// - Throws: `Errno(rawValue: ENOTTY)` if `output` is no terminal; `Errno.badFileDescriptor`.
-    public func size() throws(Errno) -> Terminal.Size {
-        let size = try SystemCall.make { reactor_terminal_size(output.rawValue) }
+    /// - Throws: ``IOError`` with `Errno(rawValue: ENOTTY)` if `output` is no terminal; with `Errno.badFileDescriptor`.
+    public func size() throws(IOError) -> Terminal.Size {
+        let size = try attempt(.measure, descriptorName(output.rawValue)) { () throws(Errno) in
+            try SystemCall.make { reactor_terminal_size(output.rawValue) }
+        }
         return .init(rows: UInt16(truncatingIfNeeded: size >> 16), columns: UInt16(truncatingIfNeeded: size))
     }
 
@@ -71,7 +73,8 @@ public struct Terminal: Sendable, Hashable {
     ///     gets no more.
     ///   - body: Called with the settings changed.
     /// - Returns: What `body` returns.
-    /// - Throws: What `body` throws; an `Errno` of tcsetattr(3): `Errno(rawValue: ENOTTY)` if the input is no terminal.
+    /// - Throws: What `body` throws; ``IOError`` with an error of tcsetattr(3): `Errno(rawValue: ENOTTY)` if the input is no
+    ///   terminal.
     public func withMode<Result>(
         _ mode: Mode, entering: String = "", leaving: String = "", _ body: () throws -> Result
     ) throws -> Result {
@@ -98,10 +101,10 @@ public struct Terminal: Sendable, Hashable {
 private struct TerminalScope {
     @safe private let token: UnsafeMutableRawPointer
 
-    init(_ terminal: Terminal, _ mode: Terminal.Mode, _ entering: String, _ leaving: String) throws(Errno) {
+    init(_ terminal: Terminal, _ mode: Terminal.Mode, _ entering: String, _ leaving: String) throws(IOError) {
         let (input, output) = (terminal.input.rawValue, terminal.output.rawValue)
         guard let token = unsafe reactor_terminal_begin(input, output, mode == .raw, entering, leaving) else {
-            throw Errno(rawValue: errno)
+            throw IOError(.configure, descriptorName(input), Errno(rawValue: errno))
         }
         self.token = unsafe token
     }
@@ -129,17 +132,14 @@ extension RunLoop {
         of terminal: Terminal, inModes modes: [Mode] = [.common]
     ) throws(IOError) -> Events<Terminal.Size, any Error> {
         try Events(on: self, inModes: modes, "terminal") { continuation throws(IOError) in
-            let sources = try attempt(.watch, "terminal") { () throws(Errno) in
-                var sources: [SignalSource] = []
-                for signal in [.windowSizeChange, .resume] as [Signal] {
-                    sources.append(
-                        try SignalSource(signal) { _, _ in
-                            if let size = try? terminal.size() { continuation.yield(size) { _ in true } }
-                        })
-                }
-                continuation.yield(try terminal.size())
-                return sources
+            var sources: [SignalSource] = []
+            for signal in [.windowSizeChange, .resume] as [Signal] {
+                sources.append(
+                    try SignalSource(signal) { _, _ in
+                        if let size = try? terminal.size() { continuation.yield(size) { _ in true } }
+                    })
             }
+            continuation.yield(try terminal.size())
             return (sources, nil)
         }
     }

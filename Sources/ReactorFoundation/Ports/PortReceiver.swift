@@ -86,7 +86,7 @@ private final class PortServer {
 
     /// Begins to accept connections.
     func open(_ listener: Listener) throws(Errno) {
-        do throws(Errno) { try loop.add(listener, forMode: .common) } catch {
+        do throws(Errno) { try loop.register(listener, forMode: .common) } catch {
             listener.close()
             throw error
         }

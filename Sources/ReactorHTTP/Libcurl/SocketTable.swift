@@ -69,7 +69,7 @@ final class SocketTable {
         transfers[descriptor] = transfer
         do throws(Errno) {
             if let known = sources[descriptor] {
-                if known.interest != interest { try known.setInterest(interest) }
+                if known.interest != interest { try known.changeInterest(interest) }
             } else {
                 try add(makeSource(descriptor, interest))
             }
@@ -113,7 +113,7 @@ final class SocketTable {
 
     private func add(_ source: DescriptorSource) throws(Errno) {
         sources[source.descriptor.rawValue] = source
-        for mode in modes { try runLoop.add(source, forMode: mode) }
+        for mode in modes { try runLoop.register(source, forMode: mode) }
     }
 
     private func unwatch(_ descriptor: CInt) {

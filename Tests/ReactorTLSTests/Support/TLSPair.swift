@@ -43,7 +43,7 @@ struct TLSEnd {
     init(_ number: CInt, _ settings: TLSSettings? = nil) throws {
         self.init(Connection(descriptor: FileDescriptor(rawValue: number)))
         guard let settings else { return }
-        try input.startTLS(settings)
+        try input.beginTLS(settings)
         open()
     }
 
@@ -106,7 +106,7 @@ final class TLSPair {
         let numbers = isTCP ? try connectedSockets() : try socketPair()
         let client = try TLSEnd(numbers.0, clientSettings)
         let server = try TLSEnd(numbers.1)
-        try server.output.startTLS(serverSettings)
+        try server.output.beginTLS(serverSettings)
         server.open()
         self.init(client, server)
     }
@@ -114,7 +114,7 @@ final class TLSPair {
     /// Makes a client that connects to `listening`, under whose address its sessions are kept, and opens both.
     convenience init(client settings: TLSSettings, server: TLSSettings, at listening: SocketPeer) throws {
         let client = TLSEnd(Connection(to: try listening.localAddress))
-        try client.input.startTLS(settings)
+        try client.input.beginTLS(settings)
         client.open()
         self.init(client, try TLSEnd(try listening.acceptNumber(), server))
     }

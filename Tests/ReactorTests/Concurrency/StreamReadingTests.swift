@@ -277,7 +277,7 @@ import Testing
         try await home.loop.onActor {
             let (peer, other) = try SocketPeer.pair()
             let output = Connection(descriptor: other).streams.output
-            try await output.shutDown(timeout: nil)
+            try await output.finish(timeout: nil)
             let recorder = Recorder()
             serve(output, recorder, until: nil)
             #expect(!recorder.events.contains(.endEncountered))

@@ -121,7 +121,7 @@ import Testing
             }
             #expect(waitingFlushCount(of: output) == 0)
             _ = try JoinableThread { _ = peer.receiveToEnd() }
-            try await output.shutDown()
+            try await output.finish()
             #expect(output.streamStatus == .atEnd)
         }
     }
@@ -139,7 +139,7 @@ import Testing
         pair.input.close()
         #expect(await thrownError { try await pair.output.writeAll("a") }?.errno == .brokenPipe)
         let file = OutputStream(path: "/dev/null")
-        #expect(await thrownError { try await file.shutDown() }?.errno == .notSocket)
+        #expect(await thrownError { try await file.finish() }?.errno == .notSocket)
     }
 
     // MARK: Connecting

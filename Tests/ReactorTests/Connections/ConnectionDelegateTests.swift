@@ -74,7 +74,7 @@ extension Connection.Event {
         #expect(log.events.count { $0 == .openCompleted } == 1)
         #expect(log.bytes == [1, 2, 3])
         try connection.send([4, 5])
-        try? connection.finish()
+        try? connection.sendEnd()
         #expect(peer.receiveToEnd() == [4, 5])
         #expect(connection.descriptor == nil)
     }
@@ -94,7 +94,7 @@ extension Connection.Event {
         peer.shutDown()
         run { log.events.count { $0 == .hasBytesAvailable } > 1 }
         #expect(connection.receive(into: &buffer) == 0 && buffer.count == 11)
-        try? connection.finish()
+        try? connection.sendEnd()
         #expect(peer.receiveToEnd() == Array("abc".utf8))
     }
 
@@ -103,7 +103,7 @@ extension Connection.Event {
         server.respond = { [unowned server] connection, event in
             if event == .endEncountered {
                 try? connection.send(server.bytes.reversed())
-                try? connection.finish()
+                try? connection.sendEnd()
             }
         }
         let listener = try addListener { _, connection in connection.open(delegate: server) }
@@ -111,7 +111,7 @@ extension Connection.Event {
             guard event == .openCompleted else { return }
             #expect(connection.peerAddress == listener.localAddress && connection.localAddress != nil)
             try? connection.send("abc")
-            try? connection.finish()
+            try? connection.sendEnd()
         }
         Connection(to: listener.localAddress).open(delegate: client)
         run { client.events.contains(.endEncountered) }
@@ -131,7 +131,7 @@ extension Connection.Event {
                 guard event == .endEncountered else { return }
                 Timer.scheduled(after: .zero) { _ in
                     try? connection.send(answer)
-                    try? connection.finish()
+                    try? connection.sendEnd()
                 }
             }
             return try connect(.init(), delegate).1
@@ -160,7 +160,7 @@ extension Connection.Event {
             peer.close()
         case "reset": connection.reset()
         default:
-            try? connection.finish()
+            try? connection.sendEnd()
             peer.shutDown()
         }
         run { fate.witness == nil }
@@ -343,7 +343,7 @@ extension Connection.Event {
             }
         }
         for thread in threads { thread.join() }
-        try? connection.finish()
+        try? connection.sendEnd()
         peer.shutDown()
         let bytes = try #require(peer.receiveToEnd())
         #expect(bytes.count == 400_000)

@@ -23,7 +23,7 @@ import Testing
     }
 
     /// As a delegate does.
-    private func finishNow(_ connection: Connection) throws { try connection.finish() }
+    private func finishNow(_ connection: Connection) throws { try connection.sendEnd() }
 
     // MARK: Before it is opened
 

@@ -196,7 +196,7 @@ import Testing
             connection.open(delegate: Lazy())
             client.connection.open(delegate: Lazy())
             time.advance(by: .seconds(1))
-            try client.connection.finish()
+            try client.connection.sendEnd()
             time.advance(by: .seconds(1))
             #expect(connection.receive().isEmpty)
             time.advance(by: .seconds(100))

@@ -94,6 +94,85 @@ import Testing
         }
     }
 
+    // MARK: Iterations
+
+    enum Elements: CaseIterable {
+        case chunks, lines, messages
+
+        /// The first element of `connection` that comes before the shutdown; then `body` is called, and what follows must be
+        /// the end.
+        func first(of connection: Connection, _ shutdown: GracefulShutdown, then body: () -> Void)
+            async throws -> String?
+        {
+            switch self {
+            case .chunks:
+                var elements = connection.chunks(upTo: 1, shutdown: shutdown).makeAsyncIterator()
+                let first = try await elements.next()
+                body()
+                #expect(try await elements.next() == nil)
+                return first.map { String(decoding: $0, as: UTF8.self) }
+            case .lines:
+                var elements = connection.lines(shutdown: shutdown).makeAsyncIterator()
+                let first = try await elements.next()
+                body()
+                #expect(try await elements.next() == nil)
+                return first
+            case .messages:
+                var elements = connection.messages(.delimiter(), shutdown: shutdown).makeAsyncIterator()
+                let first = try await elements.next()
+                body()
+                #expect(try await elements.next() == nil)
+                return first.map { String(decoding: $0, as: UTF8.self) }
+            }
+        }
+    }
+
+    @Test(arguments: Elements.allCases)
+    func `an iteration ends when the shutdown begins, and leaves what has come`(_ elements: Elements)
+        async throws
+    {
+        try await home.loop.withGracefulShutdown(on: []) { shutdown in
+            let (number, peer) = try socketPair()
+            let connection = Connection(descriptor: FileDescriptor(rawValue: number))
+            let client = Connection(descriptor: FileDescriptor(rawValue: peer))
+            try await client.write("a\nb\nc")
+            let first = try await elements.first(of: connection, shutdown) { shutdown.begin() }
+            #expect(first == "a")
+            let rest = try await connection.read(exactly: elements == .chunks ? 4 : 3)
+            #expect(rest == Array((elements == .chunks ? "\nb\nc" : "b\nc").utf8))
+            #expect(try await elements.first(of: connection, shutdown) {} == nil)
+        }
+    }
+
+    @Test(arguments: Elements.allCases)
+    func `an iteration that waits ends when the shutdown begins`(_ elements: Elements) async throws {
+        try await home.loop.withGracefulShutdown(on: []) { shutdown in
+            let (number, peer) = try socketPair()
+            let connection = Connection(descriptor: FileDescriptor(rawValue: number))
+            let client = Connection(descriptor: FileDescriptor(rawValue: peer))
+            let reading = Task.immediate { try await elements.first(of: connection, shutdown) {} }
+            shutdown.begin()
+            #expect(try await reading.value == nil)
+            try await client.write("later")
+            #expect(try await connection.read(exactly: 5) == Array("later".utf8))
+        }
+    }
+
+    @Test func `a part of a line that has come before the shutdown stays with the stream`() async throws {
+        try await home.loop.withGracefulShutdown(on: []) { shutdown in
+            let (number, peer) = try socketPair()
+            let connection = Connection(descriptor: FileDescriptor(rawValue: number))
+            let client = Connection(descriptor: FileDescriptor(rawValue: peer))
+            try await client.write("whole\npart")
+            var lines = connection.lines(shutdown: shutdown).makeAsyncIterator()
+            #expect(try await lines.next() == "whole")
+            let begin = Task { shutdown.begin() }
+            #expect(try await lines.next() == nil)
+            await begin.value
+            #expect(try await connection.read(exactly: 4) == Array("part".utf8))
+        }
+    }
+
     // MARK: Waits between messages
 
     @Test func `an idle wait ends when the shutdown begins, and an answer is written first`() async throws {

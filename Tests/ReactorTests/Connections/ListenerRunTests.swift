@@ -39,9 +39,12 @@ import Testing
     }
 
     @Test func `an error of one connection's task ends that connection alone`() async throws {
-        let connections = try connections()
+        let (connections, failures) = (try connections(), Shared<[Errno?]>([]))
         let server = Task {
-            try await connections.run { connection in
+            try await connections.run(failures: { connection, error in
+                failures.update { $0.append(error as? Errno) }
+                #expect(connection.peerAddress != nil)
+            }) { connection in
                 guard let chunk = try await connection.read(), chunk.first != 0 else {
                     throw Errno.invalidArgument
                 }
@@ -51,6 +54,21 @@ import Testing
         #expect(try echo("\0", at: connections.localAddress) == [])
         #expect(try echo("fine", at: connections.localAddress) == Array("fine".utf8))
         connections.close()
+        try await server.value
+        #expect(failures.value == [.invalidArgument])
+    }
+
+    @Test func `a socket that is passed on is served when its first owner has closed it`() async throws {
+        let first = try connections()
+        let second = try home.loop.connections(descriptor: first.descriptor.duplicate())
+        first.close()
+        let server = Task {
+            try await second.run { connection in
+                for try await chunk in connection.chunks() { try await connection.write(chunk) }
+            }
+        }
+        #expect(try echo("passed on", at: second.localAddress) == Array("passed on".utf8))
+        second.close()
         try await server.value
     }
 

@@ -40,7 +40,7 @@ import Testing
         let file = try FileDescriptor.open(FilePath(path), .readOnly)
         let source = DescriptorSource(file, for: .readable) { _, _ in Issue.record("called") }
         for mode in [RunLoop.Mode.default, .common, .custom] {
-            #expect(throws: Errno.notPermitted) { try loop.add(source, forMode: mode) }
+            expectErrno(.notPermitted) { try loop.add(source, forMode: mode) }
             #expect(!loop.contains(source, forMode: mode))
         }
         #expect(source.isValid)
@@ -51,7 +51,7 @@ import Testing
     @Test func `a number that is not open is refused`() throws {
         // Far from the numbers that other tests open meanwhile.
         let source = DescriptorSource(FileDescriptor(rawValue: 1_000_000), for: .readable) { _, _ in }
-        #expect(throws: Errno.badFileDescriptor) { try loop.add(source, forMode: .default) }
+        expectErrno(.badFileDescriptor) { try loop.add(source, forMode: .default) }
         #expect(loop.poll() == .finished)
     }
 

@@ -114,7 +114,7 @@ import Reactor
         let source = DescriptorSource(file, for: []) { _, _ in Issue.record("called") }
         try loop.add(source, forMode: .default)
         for _ in 0..<2 {
-            #expect(throws: Errno.notPermitted) { try source.setInterest(.readable) }
+            expectErrno(.notPermitted) { try source.setInterest(.readable) }
             #expect(source.interest == [])
             #expect(loop.contains(source, forMode: .default))
             loop.poll()

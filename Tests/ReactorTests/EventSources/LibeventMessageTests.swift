@@ -13,7 +13,7 @@ import Testing
                 try useLibevent()
                 let file = try FileDescriptor.open("/proc/self/exe", .readOnly)
                 let source = DescriptorSource(file, for: .readable) { _, _ in }
-                #expect(throws: Errno.notPermitted) { try RunLoop.current.add(source, forMode: .default) }
+                expectErrno(.notPermitted) { try RunLoop.current.add(source, forMode: .default) }
             }
         }
         #expect(result?.standardErrorContent == [])

@@ -91,11 +91,11 @@ import Testing
             (pipe.writeEnd, pipe.readEnd, .notSocket),
         ]
         for (descriptor, other, error) in cases {
-            #expect(throws: error) { try DatagramSocket(descriptor: descriptor) { _, _, _ in } }
+            expectErrno(error) { try DatagramSocket(descriptor: descriptor) { _, _, _ in } }
             #expect(other.readOne() == nil)
             try other.close()
         }
-        #expect(throws: Errno.badFileDescriptor) {
+        expectErrno(.badFileDescriptor) {
             try DatagramSocket(descriptor: FileDescriptor(rawValue: -1)) { _, _, _ in }
         }
     }
@@ -142,11 +142,11 @@ import Testing
     private func deafSocket() throws -> (socket: DatagramSocket, address: SocketAddress) {
         let deaf = try silentSocket()
         try connect(deaf, to: deaf.localAddress)
-        return (deaf, try deaf.localAddress)
+        return (deaf, deaf.localAddress)
     }
 
     private func connect(_ socket: DatagramSocket, to address: SocketAddress) throws {
-        let number = try socket.descriptor.rawValue
+        let number = socket.descriptor.rawValue
         try SystemCall.make { address.withSockAddr { Glibc.connect(number, $0, $1) } }
     }
 
@@ -169,9 +169,9 @@ import Testing
         let (deaf, address) = try deafSocket()
         let socket = try sender(to: address)
         #expect(try socket.send("x"))
-        var request = pollfd(fd: try socket.descriptor.rawValue, events: Int16(POLLIN), revents: 0)
+        var request = pollfd(fd: socket.descriptor.rawValue, events: Int16(POLLIN), revents: 0)
         #expect(poll(&request, 1, -1) == 1)
-        #expect(throws: Errno.connectionRefused) { try socket.send("y") }
+        expectErrno(.connectionRefused) { try socket.send("y") }
         #expect(try socket.send("z"))
         deaf.close()  // not before, because another test could then receive at its port
     }
@@ -182,37 +182,36 @@ import Testing
         try other.close()
         #expect(loop.passesInAWhile() < 10 && inflow.events.isEmpty)
         // A process that another test is just starting may hold the other end a moment longer.
-        var error: Errno?
+        var error: IOError?
         while error == nil { do { _ = try socket.send("x") } catch let failure { error = failure } }
-        #expect(error == .connectionRefused)
+        #expect(error?.errno == .connectionRefused)
         #expect(loop.passesInAWhile() < 10)
         socket.close()
     }
 
     @Test func `sending without an address, or too many bytes, throws`() throws {
         let socket = try silentSocket()
-        #expect(throws: Errno.addressRequired) { try socket.send("x") }
-        #expect(throws: Errno.messageTooLong) {
+        expectErrno(.addressRequired) { try socket.send("x") }
+        expectErrno(.messageTooLong) {
             try socket.send([UInt8](repeating: 0, count: 65_508), to: socket.localAddress)
         }
-        #expect(throws: Errno.socketNotConnected) { try socket.peerAddress }
-        #expect(throws: Errno.socketNotConnected) { try silentSocket(at: .unixUnnamed).send("x") }
-        #expect(throws: Errno.noSuchFileOrDirectory) { try sender(to: DatagramKind.path.freshAddress()) }
+        #expect(socket.peerAddress == nil)
+        expectErrno(.socketNotConnected) { try silentSocket(at: .unixUnnamed).send("x") }
+        expectErrno(.noSuchFileOrDirectory) { try sender(to: DatagramKind.path.freshAddress()) }
     }
 
     @Test func `the methods of a closed socket throw`() throws {
         let socket = try silentSocket()
-        let address = try socket.localAddress
+        let address = socket.localAddress
         socket.close()
         #expect(!socket.isValid)
         let calls: [() throws -> Void] = [
             { _ = try socket.send("x", to: address) }, { _ = try socket.send("x") },
-            { _ = try socket.localAddress },
-            { _ = try socket.peerAddress }, { _ = try socket.descriptor },
             { try socket.setMulticastLoop(true) },
             { try socket.join(.ipv4(0xefff_0001, port: 0)) },
         ]
-        for call in calls { #expect(throws: Errno.badFileDescriptor, performing: call) }
+        for call in calls { expectErrno(.badFileDescriptor, call) }
+        #expect(socket.peerAddress == nil)
         try loop.add(socket, forMode: .default)
         #expect(!loop.contains(socket, forMode: .default))
         #expect(loop.poll() == .finished)

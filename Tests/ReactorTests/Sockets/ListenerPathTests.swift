@@ -56,14 +56,26 @@ import Testing
         #expect(folder.names == [])
     }
 
+    @Test func `the file of a socket that is passed on stays, and the next server replaces it`() throws {
+        let first = try listen(.init(removesFile: false))
+        let second = try Listener(descriptor: first.descriptor.duplicate()) { _, _ in }
+        first.drain()
+        #expect(folder.names == ["socket"])
+        _ = try SocketPeer(connectedTo: address)
+        second.close()
+        #expect(folder.names == ["socket"])
+        try listen().close()
+        #expect(folder.names == [])
+    }
+
     @Test func `the address of a running server is in use, even if its backlog is full`() throws {
         let living = try listen(.init(backlog: 0))
         // To ask fills the backlog.
-        #expect(throws: Errno.addressInUse) { try listen() }
-        #expect(throws: Errno.resourceTemporarilyUnavailable) {
+        expectErrno(.addressInUse) { try listen() }
+        expectErrno(.resourceTemporarilyUnavailable) {
             try SocketPeer(connectedTo: address, isBlocking: false)
         }
-        #expect(throws: Errno.addressInUse) { try listen() }
+        expectErrno(.addressInUse) { try listen() }
         #expect(folder.names == ["socket"])
         living.close()
     }
@@ -82,14 +94,14 @@ import Testing
             symlink("other", path)
         }
         defer { if kind == "folder" { rmdir(path) } }
-        #expect(throws: Errno.addressInUse) { try listen() }
+        expectErrno(.addressInUse) { try listen() }
         #expect(folder.names.contains("socket"))
     }
 
     @Test func `a missing folder and another machine's address are errors`() throws {
         let missing = try SocketAddress(unixPath: FilePath(folder.path("missing/socket")))
-        #expect(throws: Errno.noSuchFileOrDirectory) { try Listener(missing) { _, _ in } }
-        #expect(throws: Errno.addressNotAvailable) { try Listener(.ipv4(0xc000_0201, port: 0)) { _, _ in } }
+        expectErrno(.noSuchFileOrDirectory) { try Listener(missing) { _, _ in } }
+        expectErrno(.addressNotAvailable) { try Listener(.ipv4(0xc000_0201, port: 0)) { _, _ in } }
     }
 
     @Test func `of many listeners that start at an abandoned path, one succeeds`() throws {
@@ -102,7 +114,7 @@ import Testing
                     listener = try listen()
                     outcomes.update { $0.append(nil) }
                 } catch {
-                    outcomes.update { $0.append((error as? Errno) ?? .notSupported) }
+                    outcomes.update { $0.append((error as? IOError)?.errno ?? .notSupported) }
                 }
                 tried.count()
                 tried.wait()

@@ -60,7 +60,7 @@ import Testing
     func `a port is in use until its listener closes, unless it is shared`(reusesPort: Bool) throws {
         let first = try Listener(.ownLoopback, options: .init(reusesPort: reusesPort)) { _, _ in }
         #expect(first.localAddress.port != 0)
-        #expect(throws: Errno.addressInUse) { try Listener(first.localAddress) { _, _ in } }
+        expectErrno(.addressInUse) { try Listener(first.localAddress) { _, _ in } }
         if reusesPort {
             let second = try Listener(first.localAddress, options: .init(reusesPort: true)) { _, _ in }
             #expect(second.localAddress == first.localAddress)
@@ -77,7 +77,7 @@ import Testing
         #expect(client.receiveToEnd() == [])
         try SystemCall.make { shutdown(client.number, CInt(SHUT_RDWR)) }
         listener.close()
-        #expect(throws: Errno.addressInUse) {
+        expectErrno(.addressInUse) {
             try Listener(listener.localAddress, options: .init(reusesAddress: false)) { _, _ in }
         }
         #expect(listenAgain(listener.localAddress))
@@ -134,11 +134,11 @@ import Testing
     @Test func `a descriptor that does not listen is refused and closed`() throws {
         let descriptor = try makeSocket(listens: false)
         let address = try SocketAddress.local(of: descriptor)
-        #expect(throws: Errno.invalidArgument) { try Listener(descriptor: descriptor) { _, _ in } }
+        expectErrno(.invalidArgument) { try Listener(descriptor: descriptor) { _, _ in } }
         // Its port is free again.
         #expect(listenAgain(address))
         let pipe = try FileDescriptor.pipe()
-        #expect(throws: Errno.notSocket) { try Listener(descriptor: pipe.readEnd) { _, _ in } }
+        expectErrno(.notSocket) { try Listener(descriptor: pipe.readEnd) { _, _ in } }
         try pipe.writeEnd.close()
     }
 
@@ -159,7 +159,7 @@ import Testing
         try withClients(1, of: listener) { clients in
             listener.close()
             var byte: UInt8 = 0
-            #expect(throws: Errno.connectionReset) {
+            expectErrno(.connectionReset) {
                 try SystemCall.make { read(clients[0].number, &byte, 1) }
             }
         }

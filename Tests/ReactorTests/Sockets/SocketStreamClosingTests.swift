@@ -92,17 +92,17 @@ import Testing
     @Test func `the output of an open socket can be shut down once`() throws {
         let pair = Stream.boundPair(bufferSize: 10)
         pair.output.open()
-        #expect(throws: Errno.notSocket) { try pair.output.shutDown() }
+        expectErrno(.notSocket) { try pair.output.shutDown() }
         #expect(pair.output.streamStatus == .open)
         let (fixture, writer) = (try SocketFixture(), Recorder())
-        #expect(throws: Errno.socketNotConnected) { try fixture.output.shutDown() }
+        expectErrno(.socketNotConnected) { try fixture.output.shutDown() }
         try fixture.start(Recorder(), writer)
         try fixture.output.shutDown()
         #expect(fixture.output.streamStatus == .atEnd && fixture.output.writeOnce([1]) == 0)
-        #expect(throws: Errno.socketNotConnected) { try fixture.output.shutDown() }
+        expectErrno(.socketNotConnected) { try fixture.output.shutDown() }
         loop.poll()
         #expect(writer.events == [.openCompleted, .hasSpaceAvailable])
         fixture.output.close()
-        #expect(throws: Errno.socketNotConnected) { try fixture.output.shutDown() }
+        expectErrno(.socketNotConnected) { try fixture.output.shutDown() }
     }
 }

@@ -150,17 +150,17 @@ import Testing
     @Test func `flush returns when the kernel has everything, or at its deadline`() throws {
         let fixture = try SocketFixture(.descriptor, isNarrow: true)
         fixture.output.writeBufferSize = 65_536
-        #expect(throws: Errno.badFileDescriptor) { try fixture.output.flush() }
+        expectErrno(.badFileDescriptor) { try fixture.output.flushAndWait() }
         fixture.output.start(nil)
         let (peer, sent) = (try fixture.peer, fixture.fill())
-        #expect(throws: Errno.timedOut) { try fixture.output.flush(until: .after(milliseconds: 1)) }
+        expectErrno(.timedOut) { try fixture.output.flushAndWait(until: .after(milliseconds: 1)) }
         let reader = try Background { peer.receive(sent).count }
-        try fixture.output.flush()
+        try fixture.output.flushAndWait()
         #expect(reader.value == sent)
         peer.close()
         waitUntil { fixture.output.writeOnce([1]) == -1 }
         let error = try #require(fixture.output.streamError as? IOError)
-        #expect(throws: error) { try fixture.output.flush() }
+        #expect(throws: error) { try fixture.output.flushAndWait() }
     }
 
     // MARK: Processes of their own

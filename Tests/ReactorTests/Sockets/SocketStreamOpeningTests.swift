@@ -108,7 +108,7 @@ import Testing
         output.open()
         #expect(output.writeOnce([1]) == -1 && output.streamStatus == .error)
         let error = try #require(output.streamError as? IOError)
-        #expect(throws: error) { try output.flush() }
+        #expect(throws: error) { try output.flushAndWait() }
         #expect(throws: error) { try output.shutDown() }
         loop.serve { !recorder.events.isEmpty }
         #expect(recorder.events == [.errorOccurred] && input.streamError as? IOError == error)
@@ -176,7 +176,7 @@ import Testing
         }
         loop.poll()
         #expect(closed.streamStatus == .opening && !input.hasBytesAvailable && !output.hasSpaceAvailable)
-        #expect(throws: Errno.socketNotConnected) { try output.shutDown() }
+        expectErrno(.socketNotConnected) { try output.shutDown() }
         closed.close()
         #expect(closed.streamStatus == .closed && left.streamStatus == .opening)
         server.acceptOne()

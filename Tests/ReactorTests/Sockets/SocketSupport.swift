@@ -69,10 +69,12 @@ func isRefused(_ address: SocketAddress) -> Bool {
 func listenAgain(_ address: SocketAddress) -> Bool {
     let end = Deadline.minutesAway
     while .now < end {
-        do { _ = try Listener(address) { _, _ in } } catch Errno.addressInUse { continue } catch {
-            return false
+        do {
+            _ = try Listener(address) { _, _ in }
+            return true
+        } catch {
+            guard error.errno == .addressInUse else { return false }
         }
-        return true
     }
     return false
 }

@@ -91,11 +91,11 @@ import Testing
 
     @Test func `too many descriptors, closed ones and other families are refused`() throws {
         let many = Array(repeating: FileDescriptor.standardInput, count: 254)
-        #expect(throws: Errno.invalidArgument) { try sender.send([0], descriptors: many) }
-        #expect(throws: Errno.badFileDescriptor) {
+        expectErrno(.invalidArgument) { try sender.send([0], descriptors: many) }
+        expectErrno(.badFileDescriptor) {
             try sender.send([0], descriptors: [FileDescriptor(rawValue: 1 << 20)])
         }
-        #expect(throws: Errno.invalidArgument) {
+        expectErrno(.invalidArgument) {
             try silentSocket().send([0], to: .ipv4Loopback(port: 9), descriptors: [.standardInput])
         }
     }

@@ -94,8 +94,8 @@ import Testing
         let member = try #require(Int32(leader.standardOutput!.read { $0.hasSuffix("\n") }.dropLast()))
         waitpid(leader.process.processIdentifier, nil, 0)
         #expect(leader.process.wait()?.reason == .unknown)
-        #expect(throws: Errno.noSuchProcess) { try leader.process.send(.kill, toGroup: true) }
-        #expect(throws: Errno.noSuchProcess) { try leader.process.send(.kill) }
+        expectErrno(.noSuchProcess) { try leader.process.send(.kill, toGroup: true) }
+        expectErrno(.noSuchProcess) { try leader.process.send(.kill) }
         kill(member, SIGKILL)
     }
 
@@ -169,7 +169,7 @@ import Testing
         child.standardInput!.close()
         child.standardOutput!.close()
         #expect(child.process.wait()?.reason == .signalled(.hangUp, dumpedCore: false))
-        #expect(throws: Errno.badFileDescriptor) { try child.process.resizeTerminal(to: .init()) }
+        expectErrno(.badFileDescriptor) { try child.process.resizeTerminal(to: .init()) }
     }
 
     // MARK: Tasks

@@ -146,7 +146,7 @@ import Testing
         #expect(output.read(upTo: 1).isEmpty)
         output.close()
         waitUntil { !ChildProcess.exists(process.processIdentifier) }
-        #expect(throws: Errno.noSuchProcess) { try process.send(.kill, toGroup: true) }
+        expectErrno(.noSuchProcess) { try process.send(.kill, toGroup: true) }
         process.terminate(killAfter: .zero, group: true)
     }
 }

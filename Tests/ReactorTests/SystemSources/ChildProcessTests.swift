@@ -13,7 +13,7 @@ import Testing
         let termination = try #require(child.process.wait())
         #expect(termination.isSuccess && child.process.termination == termination)
         #expect(termination.maximumResidentSize > 100_000)
-        #expect(throws: Errno.noSuchProcess) { try child.process.send(.terminate) }
+        expectErrno(.noSuchProcess) { try child.process.send(.terminate) }
     }
 
     @Test func `the exit status, or the signal that ends the child, is reported`() throws {
@@ -151,10 +151,10 @@ import Testing
         #expect(leader.process.wait()?.reason == .signalled(.kill, dumpedCore: false))
         // The pipe has no writer any more.
         #expect(leader.standardOutput!.read(upTo: 1).isEmpty)
-        #expect(throws: Errno.noSuchProcess) { try leader.process.send(.kill, toGroup: true) }
+        expectErrno(.noSuchProcess) { try leader.process.send(.kill, toGroup: true) }
         let child = try ChildProcess.shell("cat", standardInput: .stream) { $0.group = .newSession }
         #expect(getsid(child.process.processIdentifier) == child.process.processIdentifier)
-        #expect(throws: Errno(rawValue: ENOTTY)) {
+        expectErrno(Errno(rawValue: ENOTTY)) {
             try child.process.resizeTerminal(to: .init(rows: 1, columns: 1))
         }
         child.standardInput!.writeAllAndClose("")

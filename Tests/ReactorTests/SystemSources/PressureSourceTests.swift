@@ -17,8 +17,8 @@ private let isAvailable = access(cpu.string, R_OK | W_OK) == 0
         let loop = RunLoop.current
         var calls = 0
         let source = try PressureSource(at: cpu, stalledFor: .milliseconds(1), within: .seconds(2)) {
-            source, error in
-            #expect(error == nil)
+            source, event in
+            #expect(event == .stalled)
             calls += 1
             source.cancel()
         }
@@ -58,7 +58,7 @@ private let isAvailable = access(cpu.string, R_OK | W_OK) == 0
                     let source = try PressureSource(
                         at: cpu, stalledFor: .milliseconds(1), within: .seconds(2)
                     ) {
-                        if let error = $1 { errors.append(error.errno) }
+                        if case .errorOccurred(let error) = $1 { errors.append(error.errno) }
                     }
                     try loop.add(source, forMode: .default)
                     try replaceTrigger()

@@ -145,7 +145,7 @@ import Testing
                         try loop.add(try kind.makeSource(tree) { _ in }, forMode: .default)
                         break
                     } catch {
-                        #expect((error as? Errno ?? error.errno) == .tooManyOpenFiles)
+                        #expect((error as? IOError)?.errno == .tooManyOpenFiles)
                         refusals += 1
                     }
                     // As many descriptors are free as before.

@@ -133,11 +133,11 @@ private struct Session {
         let pipe = try TestPipe()
         let file = pipe.readEnd
         for _ in 0..<2 {
-            #expect(throws: Errno(rawValue: ENOTTY)) {
+            expectErrno(Errno(rawValue: ENOTTY)) {
                 try Terminal(input: file).withMode(.raw) { Issue.record("called") }
             }
         }
-        #expect(throws: Errno(rawValue: ENOTTY)) { try Terminal(output: file).size() }
+        expectErrno(Errno(rawValue: ENOTTY)) { try Terminal(output: file).size() }
         #expect(throws: IOError.self) { try RunLoop.current.sizes(of: Terminal(output: file)) }
     }
 

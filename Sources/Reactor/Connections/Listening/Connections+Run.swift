@@ -13,20 +13,22 @@ extension Listener {
     /// Make ``Connections`` to learn the port that the kernel has chosen, to close or to drain them.
     ///
     /// - Parameters:
-    ///   - address: As in ``init(_:options:handler:faults:)``.
+    ///   - address: As in ``init(_:options:security:handler:faults:)``.
     ///   - options: Options to set before listening.
-    ///   - security: As in ``Connections/run(security:limit:limitPerPeer:_:)``.
-    ///   - limit: As in ``Connections/run(security:limit:limitPerPeer:_:)``.
+    ///   - security: As in ``Connections/run(security:limit:limitPerPeer:failures:_:)``.
+    ///   - limit: As in ``Connections/run(security:limit:limitPerPeer:failures:_:)``.
     ///   - limitPerPeer: As there.
     ///   - loop: The loop that runs the tasks: that of the calling task unless another is named, or the main loop if that task
     ///     is on none.
     ///   - faults: Called with the reason when accepting backs off, at most once a second.
+    ///   - failures: As in ``Connections/run(security:limit:limitPerPeer:failures:_:)``.
     ///   - body: Serves a connection, which is open.
     /// - Throws: ``IOError`` if the socket cannot listen; `CancellationError`.
     nonisolated(nonsending) public static func run(
         at address: SocketAddress, options: Options = Options(), security: Connection.Security? = nil,
         limit: Int = .max, limitPerPeer: Int = .max, on loop: RunLoop? = nil,
         faults: @escaping @Sendable (IOError) -> Void = { _ in },
+        failures: @escaping @Sendable (Connection, any Error) -> Void = { _, _ in },
         _ body: @escaping @Sendable (Connection) async throws -> Void
     ) async throws {
         let place: RunLoop
@@ -37,7 +39,8 @@ extension Listener {
         }
         let connections = try place.connections(at: address, options: options, faults: faults)
         defer { connections.close() }
-        try await connections.run(security: security, limit: limit, limitPerPeer: limitPerPeer, body)
+        try await connections.run(
+            security: security, limit: limit, limitPerPeer: limitPerPeer, failures: failures, body)
     }
 }
 
@@ -45,10 +48,9 @@ extension Listener.Connections {
     /// Serves each connection in a child task, which prefers the loop's thread, until these connections are closed or drained.
     ///
     /// A connection is closed when its task returns or throws; what was written is still sent. An error of `body` ends its
-    /// connection and nothing else: in debug mode (``LoopDiagnostics``) it is reported. If the calling task is cancelled, no
-    /// further connection is accepted, the child tasks are cancelled, and this returns when they have. When the task's
-    /// ``GracefulShutdown`` begins, the connections are drained. A connection that fails before it is open, as in a handshake,
-    /// does not reach `body`.
+    /// connection and nothing else. If the calling task is cancelled, no further connection is accepted, the child tasks are
+    /// cancelled, and this returns when they have. When the task's ``GracefulShutdown`` begins, the connections are drained. A
+    /// connection that fails before it is open, as in a handshake, does not reach `body`.
     ///
     /// - Parameters:
     ///   - security: What protects the bytes, such as ReactorTLS's `.tls(.server(identity))`; nil for plain text. The task
@@ -57,24 +59,25 @@ extension Listener.Connections {
     ///     its task has ended and its descriptor is closed, which may be later: see ``ConnectionOptions/closeTimeout``.
     ///   - limitPerPeer: How many of them may come from one IPv4 address, also mapped into IPv6, or from one IPv6 network of
     ///     64 bits. Further ones are reset.
+    ///   - failures: Called with a connection that has failed before it was open, or whose `body` has thrown, and the error;
+    ///     not with a `CancellationError`. In debug mode (``LoopDiagnostics``) such an error is also reported.
     ///   - body: Serves a connection, which is open.
     /// - Throws: ``IOError`` if the socket fails; `CancellationError`.
     /// - Precondition: No other task accepts; the limits are positive; `security` is a server's.
     nonisolated(nonsending) public func run(
         security: Connection.Security? = nil, limit: Int = .max, limitPerPeer: Int = .max,
+        failures: @escaping @Sendable (Connection, any Error) -> Void = { _, _ in },
         _ body: @escaping @Sendable (Connection) async throws -> Void
     ) async throws {
         require(limit > 0 && limitPerPeer > 0, "Connections.run needs a limit of at least one connection.")
-        require(
-            security?.security.isServer ?? true,
-            "Connections.run needs a server's security, such as .tls(.server(identity)).")
+        security?.requireServer("Connections.run")
         let places = ConnectionPlaces(limit: limit, limitPerPeer: limitPerPeer, arrivals.state)
         let observation = GracefulShutdown.current?.observe { self.drain() }
         defer { withExtendedLifetime(observation) {} }
         try await withTaskExecutorPreference(executor) {
             try await withThrowingDiscardingTaskGroup { group in
                 for try await connection in self {
-                    start(connection, places, security, in: &group, body)
+                    start(connection, places, security, in: &group, failures, body)
                     await places.waitForRoom()
                 }
             }
@@ -87,19 +90,21 @@ extension Listener.Connections {
     private func start(
         _ connection: Connection, _ places: ConnectionPlaces, _ security: Connection.Security?,
         in group: inout ThrowingDiscardingTaskGroup<any Error>,
+        _ failures: @escaping @Sendable (Connection, any Error) -> Void,
         _ body: @escaping @Sendable (Connection) async throws -> Void
     ) {
         guard let place = places.take(for: connection) else { return }
         if let security { _ = connection.protect(by: security) }
         group.addTask {
-            await serve(connection, body)
+            await serve(connection, failures, body)
             withExtendedLifetime(place) {}
         }
     }
 }
 
 private nonisolated func serve(
-    _ connection: Connection, _ body: @Sendable (Connection) async throws -> Void
+    _ connection: Connection, _ failures: @Sendable (Connection, any Error) -> Void,
+    _ body: @Sendable (Connection) async throws -> Void
 ) async {
     defer { connection.close() }
     do {
@@ -107,8 +112,10 @@ private nonisolated func serve(
         try await body(connection)
     } catch is CancellationError {
     } catch {
-        guard LoopDiagnostics.isReporting else { return }
-        LoopDiagnostics.report(.failedConnection, "The task of a \(connection) has failed: \(error).")
+        if LoopDiagnostics.isReporting {
+            LoopDiagnostics.report(.failedConnection, "The task of a \(connection) has failed: \(error).")
+        }
+        failures(connection, error)
     }
 }
 

@@ -13,13 +13,13 @@ extension RunLoop {
     /// From any thread.
     ///
     /// - Parameters:
-    ///   - address: As in ``Listener/init(_:options:handler:faults:)``.
+    ///   - address: As in ``Listener/init(_:options:security:handler:faults:)``.
     ///   - options: Options to set before listening.
     ///   - modes: Where the loop waits for connections: the common modes unless others are named.
     ///   - faults: Called with the reason when accepting backs off, at most once a second, in the task that accepts and on its
     ///     thread.
     /// - Returns: The connections.
-    /// - Throws: As ``Listener/init(_:options:handler:faults:)``.
+    /// - Throws: As ``Listener/init(_:options:security:handler:faults:)``.
     public func connections(
         at address: SocketAddress, options: Listener.Options = Listener.Options(),
         inModes modes: [Mode] = [.common], faults: @escaping @Sendable (IOError) -> Void = { _ in }
@@ -27,15 +27,15 @@ extension RunLoop {
         Listener.Connections(try Acceptor(address, options), options.connection, self, modes, faults)
     }
 
-    /// Takes ownership of a socket that listens already, as ``Listener/init(descriptor:options:handler:faults:)`` does, and
-    /// accepts a connection each time that one is awaited.
+    /// Takes ownership of a socket that listens already, as ``Listener/init(descriptor:options:security:handler:faults:)``
+    /// does, and accepts a connection each time that one is awaited.
     ///
     /// - Parameters:
     ///   - descriptor: The socket, which is closed even if this fails.
     ///   - options: The options of accepted connections, which are set for each.
     ///   - modes: Where the loop waits for connections: the common modes unless others are named.
     ///   - faults: As in ``connections(at:options:inModes:faults:)``.
-    /// - Throws: As ``Listener/init(descriptor:options:handler:faults:)``.
+    /// - Throws: As ``Listener/init(descriptor:options:security:handler:faults:)``.
     public func connections(
         descriptor: FileDescriptor, options: Connection.Options = Connection.Options(),
         inModes modes: [Mode] = [.common], faults: @escaping @Sendable (IOError) -> Void = { _ in }
@@ -80,11 +80,15 @@ extension Listener {
         /// The socket's address, as completed by the kernel: with the port that it has chosen.
         public var localAddress: SocketAddress { acceptor.localAddress }
 
+        /// The listening socket, which belongs to this object; use it until that is closed: to set an option, or to pass it on,
+        /// as to a new version of the program (``ChildProcess/Configuration/sockets``, ``Listener/Options/removesFile``).
+        public var descriptor: FileDescriptor { acceptor.descriptor }
+
         /// Stops listening and ends the iteration. Any thread: the loop closes the socket in its next pass, and ends the
         /// iteration then. No connection is accepted after the call.
         ///
-        /// The file of a Unix-domain path is removed at once. Clients in the backlog are disconnected when the socket is
-        /// closed.
+        /// The file of a Unix-domain path is removed at once, if ``Options/removesFile`` says so. Clients in the backlog are
+        /// disconnected when the socket is closed.
         public func close() {
             acceptor.refuse()
             arrivals.end()

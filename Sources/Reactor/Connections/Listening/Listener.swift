@@ -43,6 +43,7 @@ public final class Listener: EventSource {
 
     private let acceptor: Acceptor
     private let connectionOptions: Connection.Options
+    private let security: Connection.Security?
     private var handlers: (connection: Handler, fault: FaultHandler?)?
     /// The reason for the last back-off.
     private var backoffReason: IOError?
@@ -53,17 +54,20 @@ public final class Listener: EventSource {
     ///
     /// - Parameters:
     ///   - address: The kernel chooses the port if it is 0. A Unix-domain path is created, in place of one that a server has
-    ///     left behind, and removed when the listener is closed.
+    ///     left behind, and removed when the listener is closed, as ``Options/removesFile`` says.
     ///   - options: Options to set before listening.
+    ///   - security: What protects the bytes, such as ReactorTLS's `.tls(.server(identity))`; nil for plain text. Opening a
+    ///     connection makes the handshake.
     ///   - handler: Called for each connection.
     ///   - faults: Called with the reason when the listener backs off, at most once a second; nil to back off silently.
     /// - Throws: ``IOError`` with an error of socket(2), setsockopt(2), bind(2) or listen(2): `Errno.addressInUse` if a server
     ///   listens there or the path is not a socket's, `Errno.addressNotAvailable`, `Errno.permissionDenied`, …
+    /// - Precondition: `security` is a server's.
     public convenience init(
-        _ address: SocketAddress, options: Options = Options(), handler: @escaping Handler,
-        faults: FaultHandler? = nil
+        _ address: SocketAddress, options: Options = Options(), security: Connection.Security? = nil,
+        handler: @escaping Handler, faults: FaultHandler? = nil
     ) throws(IOError) {
-        self.init(try Acceptor(address, options), options.connection, handler, faults)
+        self.init(try Acceptor(address, options), options.connection, security, handler, faults)
     }
 
     /// Takes ownership of a socket that listens already, such as one inherited by socket activation (sd_listen_fds(3)).
@@ -72,22 +76,25 @@ public final class Listener: EventSource {
     ///   - descriptor: The socket, which is closed even if this fails. It becomes non-blocking. Its options stay as
     ///     they are, and so does the file of a Unix-domain path.
     ///   - options: The options of accepted connections, which are set for each.
+    ///   - security: As in ``init(_:options:security:handler:faults:)``.
     ///   - handler: Called for each connection.
     ///   - faults: Called with the reason when the listener backs off, at most once a second; nil to back off silently.
     /// - Throws: ``IOError`` with `Errno.notSocket`, `Errno.badFileDescriptor`, or `Errno.invalidArgument` for a socket that
     ///   does not listen.
+    /// - Precondition: `security` is a server's.
     public convenience init(
         descriptor: FileDescriptor, options: Connection.Options = Connection.Options(),
-        handler: @escaping Handler, faults: FaultHandler? = nil
+        security: Connection.Security? = nil, handler: @escaping Handler, faults: FaultHandler? = nil
     ) throws(IOError) {
-        self.init(try Acceptor(descriptor), options, handler, faults)
+        self.init(try Acceptor(descriptor), options, security, handler, faults)
     }
 
     private init(
-        _ acceptor: Acceptor, _ options: Connection.Options, _ handler: @escaping Handler,
-        _ faults: FaultHandler?
+        _ acceptor: Acceptor, _ options: Connection.Options, _ security: Connection.Security?,
+        _ handler: @escaping Handler, _ faults: FaultHandler?
     ) {
-        (self.acceptor, connectionOptions) = (acceptor, options)
+        security?.requireServer("Listener")
+        (self.acceptor, connectionOptions, self.security) = (acceptor, options, security)
         handlers = (handler, faults)
         super.init(acceptor.descriptor.rawValue, for: .readable)
     }
@@ -113,7 +120,7 @@ public final class Listener: EventSource {
     /// Removes the listener from its loop, closes it, and releases its handlers. No handler is called after this.
     ///
     /// Clients in the backlog are disconnected; ``drain()`` accepts them first. The file of a Unix-domain path is removed,
-    /// unless another one has replaced it.
+    /// unless another one has replaced it, or ``Options/removesFile`` is false.
     public func close() { cancel() }
 
     /// Accepts the connections in the backlog, calling the handler for each, and then closes the listener.
@@ -158,6 +165,7 @@ public final class Listener: EventSource {
                 let connection = Connection(
                     accepted: descriptor, from: peer, connectionOptions,
                     isConfigured: acceptor.isConfigured(with: connectionOptions))
+                if let security { _ = connection.protect(by: security) }
                 handlers?.connection(self, connection)
             case .fault(let fault): return backOff(fault)
             case .over: return close()
@@ -197,6 +205,10 @@ extension Listener {
         public var isIPv6Only: Bool
         /// The options of accepted connections.
         public var connection: Connection.Options
+        /// Whether the file of a Unix-domain path is removed when the listener is closed or drained. Set it to false if the
+        /// socket is passed on to another program, which continues to listen there: a server that finds a file without a
+        /// listener replaces it.
+        public var removesFile: Bool
         /// The permissions of a Unix-domain path: connecting requires permission to write. Nil for what the process's umask(2)
         /// leaves.
         public var permissions: FilePermissions?
@@ -208,7 +220,7 @@ extension Listener {
         public init(
             backlog: Int = 4096, reusesAddress: Bool = true, reusesPort: Bool = false,
             isIPv6Only: Bool = false, connection: Connection.Options = Connection.Options(),
-            permissions: FilePermissions? = nil
+            permissions: FilePermissions? = nil, removesFile: Bool = true
         ) {
             self.backlog = backlog
             self.reusesAddress = reusesAddress
@@ -216,6 +228,7 @@ extension Listener {
             self.isIPv6Only = isIPv6Only
             self.connection = connection
             self.permissions = permissions
+            self.removesFile = removesFile
         }
     }
 }

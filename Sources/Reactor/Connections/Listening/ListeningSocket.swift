@@ -23,7 +23,7 @@ struct ListeningSocket: ~Copyable {
             try descriptor.listen(options)
         }
         backlog = Int(options.listenBacklog)
-        self.file = file
+        self.file = options.removesFile ? file : nil
         self.owned = owned
     }
 

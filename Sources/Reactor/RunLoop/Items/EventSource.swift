@@ -164,7 +164,7 @@ public class EventSource: CustomStringConvertible {
     final func requireLoopThread() { loop?.requireCurrent("A \(type(of: self)) must be used") }
 
     /// Changes what the descriptor is watched for in all the source's modes, with immediate effect.
-    func setInterest(_ interest: Readiness) throws(Errno) {
+    package func changeInterest(_ interest: Readiness) throws(Errno) {
         requireLoopThread()
         guard interest != watchedInterest else { return }
         if isWatched, !isDisarmed, !isPaused { try setInterestOfWatches(interest) }

@@ -85,7 +85,7 @@ final class HappyEyeballs {
             return nil
         case EINPROGRESS, EINTR:
             let attempt = Attempt(socket) { [weak self] in self?.settle($0) }
-            try RunLoop.current.add(attempt, forMode: .default)
+            try RunLoop.current.register(attempt, forMode: .default)
             attempts.append(attempt)
             return Self.attemptDelay
         case EAGAIN where address.family == .unix:

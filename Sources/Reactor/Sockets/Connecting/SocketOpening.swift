@@ -149,8 +149,8 @@ private final class OpeningSteps: EventSource {
                 negotiation = try ProxyNegotiation(proxy, to: target)
             }
             adopt(connection.shared)
-            try setInterest(.readable)
-            try RunLoop.current.add(self, forMode: .default)
+            try changeInterest(.readable)
+            try RunLoop.current.register(self, forMode: .default)
         } catch {
             return fail(error)
         }

@@ -1,6 +1,6 @@
 import CReactorLinux
 import Glibc
-public import SystemPackage
+import SystemPackage
 
 extension DatagramSocket {
     /// The options of a datagram socket; socket(7).
@@ -73,35 +73,39 @@ extension DatagramSocket {
     /// - Parameters:
     ///   - group: A multicast address; its port is ignored.
     ///   - interface: The interface to receive on; ``NetworkInterface/any`` for the kernel's choice.
-    /// - Throws: `Errno.invalidArgument` if the address is not a multicast address or of another family, `Errno.addressInUse`
-    ///   if the group was joined already, `Errno.operationNotSupportedByDevice`, or `Errno.badFileDescriptor` once the socket
-    ///   is closed.
-    public func join(_ group: SocketAddress, on interface: NetworkInterface = .any) throws(Errno) {
+    /// - Throws: ``IOError`` with `Errno.invalidArgument` if the address is not a multicast address or of another family,
+    ///   `Errno.addressInUse` if the group was joined already, `Errno.operationNotSupportedByDevice`, or
+    ///   `Errno.badFileDescriptor` once the socket is closed.
+    public func join(_ group: SocketAddress, on interface: NetworkInterface = .any) throws(IOError) {
         try changeMembership(of: group, on: interface, joins: true)
     }
 
     /// Leaves a multicast group.
     ///
-    /// - Throws: `Errno.addressNotAvailable` if the group was not joined on that interface, or an error of ``join(_:on:)``.
-    public func leave(_ group: SocketAddress, on interface: NetworkInterface = .any) throws(Errno) {
+    /// - Throws: ``IOError`` with `Errno.addressNotAvailable` if the group was not joined on that interface, or an error of
+    ///   ``join(_:on:)``.
+    public func leave(_ group: SocketAddress, on interface: NetworkInterface = .any) throws(IOError) {
         try changeMembership(of: group, on: interface, joins: false)
     }
 
     /// Sets the interface that multicast is sent by; ``NetworkInterface/any``, the default, for the kernel's choice.
     ///
-    /// - Throws: `Errno.operationNotSupportedByDevice` or `Errno.addressNotAvailable` if there is no such interface,
-    ///   `Errno.invalidArgument` for a Unix-domain socket, or `Errno.badFileDescriptor` once the socket is closed.
-    public func setMulticastInterface(_ interface: NetworkInterface) throws(Errno) {
-        let descriptor = try ipDescriptor
-        try SystemCall.make {
-            reactor_multicast_interface(descriptor.rawValue, CInt(family.rawValue), interface.index)
+    /// - Throws: ``IOError`` with `Errno.operationNotSupportedByDevice` or `Errno.addressNotAvailable` if there is no such
+    ///   interface, `Errno.invalidArgument` for a Unix-domain socket, or `Errno.badFileDescriptor` once the socket is closed.
+    public func setMulticastInterface(_ interface: NetworkInterface) throws(IOError) {
+        try attempt(.configure, noun) { () throws(Errno) in
+            let descriptor = try ipDescriptor
+            try SystemCall.make {
+                reactor_multicast_interface(descriptor.rawValue, CInt(family.rawValue), interface.index)
+            }
         }
     }
 
     /// Sets whether multicast is also delivered to sockets of this machine that have joined the group. True by default.
     ///
-    /// - Throws: `Errno.invalidArgument` for a Unix-domain socket, or `Errno.badFileDescriptor` once the socket is closed.
-    public func setMulticastLoop(_ isLoopedBack: Bool) throws(Errno) {
+    /// - Throws: ``IOError`` with `Errno.invalidArgument` for a Unix-domain socket, or `Errno.badFileDescriptor` once the
+    ///   socket is closed.
+    public func setMulticastLoop(_ isLoopedBack: Bool) throws(IOError) {
         try setMulticastOption(ipv4: IP_MULTICAST_LOOP, ipv6: IPV6_MULTICAST_LOOP, isLoopedBack ? 1 : 0)
     }
 
@@ -109,28 +113,32 @@ extension DatagramSocket {
     /// takes one more.
     ///
     /// - Throws: As ``setMulticastLoop(_:)``.
-    public func setMulticastTimeToLive(_ hops: UInt8) throws(Errno) {
+    public func setMulticastTimeToLive(_ hops: UInt8) throws(IOError) {
         try setMulticastOption(ipv4: IP_MULTICAST_TTL, ipv6: IPV6_MULTICAST_HOPS, CInt(hops))
     }
 
     private func changeMembership(
         of group: SocketAddress, on interface: NetworkInterface, joins: Bool
-    ) throws(Errno) {
-        let descriptor = try ipDescriptor
-        guard group.isMulticast else { throw .invalidArgument }
-        try SystemCall.make {
-            reactor_multicast_membership(descriptor.rawValue, joins, group.raw, interface.index)
+    ) throws(IOError) {
+        try attempt(joins ? .join : .leave, "\(group)") { () throws(Errno) in
+            let descriptor = try ipDescriptor
+            guard group.isMulticast else { throw .invalidArgument }
+            try SystemCall.make {
+                reactor_multicast_membership(descriptor.rawValue, joins, group.raw, interface.index)
+            }
         }
     }
 
-    private func setMulticastOption(ipv4: CInt, ipv6: CInt, _ value: CInt) throws(Errno) {
-        let (level, name) = family == .ipv6 ? (IPPROTO_IPV6, ipv6) : (IPPROTO_IP, ipv4)
-        try ipDescriptor.setOption(CInt(level), name, value)
+    private func setMulticastOption(ipv4: CInt, ipv6: CInt, _ value: CInt) throws(IOError) {
+        try attempt(.configure, noun) { () throws(Errno) in
+            let (level, name) = family == .ipv6 ? (IPPROTO_IPV6, ipv6) : (IPPROTO_IP, ipv4)
+            try ipDescriptor.setOption(CInt(level), name, value)
+        }
     }
 
     private var ipDescriptor: FileDescriptor {
         get throws(Errno) {
-            let descriptor = try descriptor
+            let descriptor = try openDescriptor
             guard family == .ipv4 || family == .ipv6 else { throw .invalidArgument }
             return descriptor
         }

@@ -120,7 +120,8 @@ public final class DatagramSocket: EventSource {
         }
         if let address { try bind(to: address) }
         try attempt(.connect, "\(peer)") { () throws(Errno) in
-            try FileDescriptor(rawValue: number).connect(to: peer)
+            try descriptor.connect(to: peer)
+            localAddress = try SocketAddress.local(of: descriptor)
         }
     }
 
@@ -150,7 +151,8 @@ public final class DatagramSocket: EventSource {
         options.check()
         let descriptor = try attempt(operation, subject(), open)
         do throws(Errno) {
-            family = try SocketAddress.local(of: descriptor).family
+            localAddress = try SocketAddress.local(of: descriptor)
+            family = localAddress.family
             try options.apply(to: descriptor, family)
             try SystemCall.make { fcntl(descriptor.rawValue, F_SETFD, FD_CLOEXEC) }
         } catch {
@@ -166,42 +168,35 @@ public final class DatagramSocket: EventSource {
 
     private func bind(to address: SocketAddress) throws(IOError) {
         try attempt(.bind, "\(address)") { () throws(Errno) in
-            try FileDescriptor(rawValue: number).bind(to: address)
+            try descriptor.bind(to: address)
+            localAddress = try SocketAddress.local(of: descriptor)
         }
         file = address.unixPath.flatMap { SocketFile($0) }
     }
 
     // MARK: Its state
 
-    /// The descriptor, for options that this type does not offer. The socket owns it: do not close it.
-    ///
-    /// - Throws: `Errno.badFileDescriptor` once the socket is closed.
-    public var descriptor: FileDescriptor {
+    /// The descriptor, for options that this type does not offer. It belongs to the socket: use it until the socket is closed.
+    public var descriptor: FileDescriptor { FileDescriptor(rawValue: number) }
+
+    var openDescriptor: FileDescriptor {
         get throws(Errno) {
             requireLoopThread()
             guard handlers != nil else { throw .badFileDescriptor }
-            return FileDescriptor(rawValue: number)
+            return descriptor
         }
     }
 
-    /// The socket's own address, as completed by the kernel; getsockname(2).
-    ///
-    /// - Throws: `Errno.badFileDescriptor` once the socket is closed.
-    public var localAddress: SocketAddress {
-        get throws(Errno) { try SocketAddress.local(of: descriptor) }
-    }
+    /// The socket's own address, as completed by the kernel: with the port that it has chosen; getsockname(2).
+    public private(set) var localAddress: SocketAddress
 
-    /// The address that the socket is connected to; getpeername(2).
-    ///
-    /// - Throws: `Errno.socketNotConnected`; `Errno.badFileDescriptor` once the socket is closed.
-    public var peerAddress: SocketAddress {
-        get throws(Errno) { try SocketAddress.peer(of: descriptor) }
-    }
+    /// The address that the socket is connected to; getpeername(2). Nil if it is not, or is closed.
+    public var peerAddress: SocketAddress? { try? SocketAddress.peer(of: openDescriptor) }
 
     /// The peer's address, or the socket's own if it is not connected.
     var subject: String {
-        let address = (try? peerAddress) ?? (try? localAddress)
-        return address.map { "\($0)" } ?? descriptorName(number)
+        if let peerAddress { return "\(peerAddress)" }
+        return localAddress == .unixUnnamed ? descriptorName(number) : "\(localAddress)"
     }
 
     /// Removes the socket from its loop, closes it, and releases its closures. No closure is called after this. The file of a
@@ -220,7 +215,7 @@ public final class DatagramSocket: EventSource {
 
     /// Receives a datagram, for a socket that is in no loop; nil if none is pending.
     func receiveOne() throws(Errno) -> Datagram? {
-        let descriptor = try descriptor
+        let descriptor = try openDescriptor
         var datagram: Datagram?
         try makeBatch().receive(from: descriptor) { bytes, metadata in
             var copy: [UInt8] = []
@@ -285,6 +280,6 @@ public final class DatagramSocket: EventSource {
     }
 
     private func updateInterest() throws(Errno) {
-        try setInterest(wantsSpace ? [.readable, .writable] : .readable)
+        try changeInterest(wantsSpace ? [.readable, .writable] : .readable)
     }
 }

@@ -227,7 +227,9 @@ private final class UnscheduledSocket: Sendable {
         try state.withLock { (state) throws(Errno) in
             if state.rooms == nil { throw .badFileDescriptor }
             do throws(Errno) {
-                return try state.socket.send(bytes, to: address, descriptors: descriptors)
+                return try bytes.withBytes { (bytes) throws(Errno) in
+                    try state.socket.transmit(bytes, to: address, descriptors)
+                }
             } catch .resourceTemporarilyUnavailable {
                 return false
             }

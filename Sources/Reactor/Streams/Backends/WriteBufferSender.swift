@@ -28,7 +28,7 @@ final class WriteBufferSender {
     /// tries again.
     private func watch() {
         guard !hasEnded else { return }
-        do throws(Errno) { try RunLoop.current.add(makeSource(), forMode: .default) } catch {
+        do throws(Errno) { try RunLoop.current.register(makeSource(), forMode: .default) } catch {
             send()
             if !hasEnded { Timer.scheduled(after: Self.retryInterval) { _ in self.watch() } }
         }

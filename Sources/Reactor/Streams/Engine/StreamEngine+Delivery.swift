@@ -85,7 +85,7 @@ extension StreamEngine {
         case .signal, .update: update()
         case .passCompleted: backend.passCompleted()
         case .enqueue: if let queue = state.withLock({ $0.queue }) { enqueueCallback(on: queue) }
-        case .disarm: try? state.withLock { $0.source(on: .current) }?.value.setInterest([])
+        case .disarm: try? state.withLock { $0.source(on: .current) }?.value.changeInterest([])
         case .fail(let error):
             fail(backend.transferFailed(error))
             refresh()

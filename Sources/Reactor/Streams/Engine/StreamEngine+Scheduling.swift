@@ -274,13 +274,13 @@ extension RunLoop.Core {
         else { return }
         do throws(Errno) {
             if let descriptor, source.shared !== descriptor { source.adopt(descriptor) }
-            if source.watchedInterest != interest { try source.setInterest(interest) }
+            if source.watchedInterest != interest { try source.changeInterest(interest) }
             if source.membership != update.membership || (update.isWatched && !source.isRegistered) {
                 source.membership = update.membership
                 try self.update(source)
             }
         } catch {
-            try? source.setInterest([])
+            try? source.changeInterest([])
             return engine.failWatching(error, on: loop)
         }
         if update.isSignalled, !source.isMarkedReady { source.markReady() }

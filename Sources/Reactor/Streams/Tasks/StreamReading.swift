@@ -92,7 +92,8 @@ extension InputStream {
     /// Reads exactly `count` bytes.
     ///
     /// Bytes that were read before an error stay with the stream: the next read returns them first. Messages that tell their
-    /// length are read by ``messages(_:timeout:)``, which also tells a message that has been cut short after its length.
+    /// length are read by ``messages(_:timeout:shutdown:)``, which also tells a message that has been cut short after its
+    /// length.
     ///
     /// - Parameters:
     ///   - count: The number of bytes.

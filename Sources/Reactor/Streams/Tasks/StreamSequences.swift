@@ -20,15 +20,19 @@ extension InputStream {
     ///   subclass.
     public var chunks: Chunks { chunks() }
 
-    /// As ``chunks``, of another size or with a timeout.
+    /// As ``chunks``, of another size, with a timeout, or until a graceful shutdown.
     ///
     /// - Parameters:
     ///   - size: The most bytes of a chunk, at least one.
     ///   - timeout: How long each element may take to arrive, from the call of `next()`; nil for no limit. After it the
     ///     iteration throws ``IOError`` with ``IOError/Reason/waitTimedOut``, and has ended.
-    public func chunks(upTo size: Int = defaultChunkSize, timeout: Duration? = nil) -> Chunks {
+    ///   - shutdown: Ends the iteration when it begins, also while the next element is awaited; nil for nothing. What has come
+    ///     of further elements stays with the stream.
+    public func chunks(
+        upTo size: Int = defaultChunkSize, timeout: Duration? = nil, shutdown: GracefulShutdown? = nil
+    ) -> Chunks {
         require(size > 0, "InputStream.chunks(upTo:) needs a positive size (it is \(size)).")
-        return Chunks(stream: self, size: size, timeout: timeout)
+        return Chunks(stream: self, size: size, timeout: timeout, shutdown: shutdown)
     }
 
     /// The stream's bytes, one by one, for `for try await`. As ``chunks`` otherwise.
@@ -39,7 +43,7 @@ extension InputStream {
     /// Swift's runtime looks for a task's executor at each element: chunks are many times as fast.
     public var bytes: Bytes { bytes() }
 
-    /// As ``bytes``, with a timeout for each byte: see ``chunks(upTo:timeout:)``.
+    /// As ``bytes``, with a timeout for each byte: see ``chunks(upTo:timeout:shutdown:)``.
     public func bytes(timeout: Duration? = nil) -> Bytes { Bytes(stream: self, timeout: timeout) }
 
     /// The chunks of a stream: ``InputStream/chunks``.
@@ -47,11 +51,14 @@ extension InputStream {
         fileprivate let stream: InputStream
         fileprivate let size: Int
         fileprivate let timeout: Duration?
+        fileprivate let shutdown: GracefulShutdown?
 
         /// Begins an iteration, and opens the stream if it is not open.
         ///
         /// - Precondition: No other task reads the stream.
-        public func makeAsyncIterator() -> Iterator { Iterator(EagerReader(stream, timeout: timeout), size) }
+        public func makeAsyncIterator() -> Iterator {
+            Iterator(EagerReader(stream, timeout: timeout, shutdown: shutdown), size)
+        }
 
         /// Reads one chunk after the other.
         public struct Iterator: AsyncIteratorProtocol {
@@ -70,7 +77,7 @@ extension InputStream {
             public mutating func next(isolation actor: isolated (any Actor)?) async throws -> [UInt8]? {
                 guard let reader = reader.take() else { return nil }
                 // Not a call of the reader's: each asynchronous frame costs as much as a read.
-                while true {
+                while !reader.use.isOver {
                     if let chunk = try reader.readChunk(upTo: size) {
                         if chunk.isEmpty { return nil }
                         reader.use.endElement()
@@ -79,6 +86,7 @@ extension InputStream {
                     }
                     try await reader.use.parker(actor).park(isolation: actor)
                 }
+                return nil
             }
         }
     }
@@ -139,9 +147,12 @@ final class EagerReader {
 
     /// - Parameters:
     ///   - timeout: How long an element may take.
+    ///   - shutdown: What ends the iteration when it begins.
     ///   - readsAhead: Whether the iteration keeps bytes that it has not returned.
-    init(_ stream: InputStream, timeout: Duration?, readsAhead: Bool = false) {
-        use = StreamUse(iterating: stream, timeout: timeout, readsAhead: readsAhead)
+    init(
+        _ stream: InputStream, timeout: Duration?, shutdown: GracefulShutdown? = nil, readsAhead: Bool = false
+    ) {
+        use = StreamUse(iterating: stream, timeout: timeout, shutdown: shutdown, readsAhead: readsAhead)
     }
 
     /// Reads up to `size` bytes without waiting, in memory of about their number.
@@ -164,13 +175,15 @@ final class EagerReader {
         return true
     }
 
-    /// Appends up to `size` bytes; none at the end.
+    /// Appends up to `size` bytes; none at the end. False, and none, once the shutdown has begun.
     func read(
         into bytes: inout [UInt8], upTo size: Int, isolation: isolated (any Actor)?
-    ) async throws {
+    ) async throws -> Bool {
         while try !read(into: &bytes, upTo: size) {
             try await use.parker(isolation).park(isolation: isolation)
+            if use.isOver { return false }
         }
+        return true
     }
 }
 
@@ -198,7 +211,7 @@ final class ByteBuffer {
     fileprivate func fill(isolation: isolated (any Actor)?) async throws -> Bool {
         bytes.removeAll(keepingCapacity: true)
         position = 0
-        try await reader.read(into: &bytes, upTo: InputStream.defaultChunkSize, isolation: isolation)
+        _ = try await reader.read(into: &bytes, upTo: InputStream.defaultChunkSize, isolation: isolation)
         reader.use.endElement()
         return !bytes.isEmpty
     }

@@ -5,6 +5,9 @@ final class StreamUse {
     let stream: Stream
     private let delegate: UnparkingDelegate
     private let timeout: Duration?
+    /// What ends an iteration when it begins.
+    private let shutdown: GracefulShutdown?
+    private var observation: GracefulShutdown.Observation?
     /// When ``timeout`` is over, from the first wait on.
     private var deadline: Deadline?
     private var parker: TaskParker?
@@ -19,25 +22,34 @@ final class StreamUse {
         guard let transfers = delegate.beginUse(readsAhead: readsAhead) else {
             throw stream.engine.failure(.resourceBusy)
         }
-        self.init(stream, delegate, timeout, transfers)
+        self.init(stream, delegate, timeout, nil, transfers)
     }
 
     /// For an iteration, which begins without being able to fail. The timeout is that of each element: see ``endElement()``.
+    /// The iteration asks whether it ``isOver``.
     ///
     /// - Precondition: No other task reads the stream.
-    convenience init(iterating stream: InputStream, timeout: Duration?, readsAhead: Bool) {
+    convenience init(
+        iterating stream: InputStream, timeout: Duration?, shutdown: GracefulShutdown?, readsAhead: Bool
+    ) {
         let delegate = stream.engine.taskDelegate()
         guard let transfers = delegate.beginUse(readsAhead: readsAhead) else {
             fatalError("Two tasks read the same stream: only one may at a time.")
         }
-        self.init(stream, delegate, timeout, transfers)
+        self.init(stream, delegate, timeout, shutdown, transfers)
     }
 
-    private init(_ stream: Stream, _ delegate: UnparkingDelegate, _ timeout: Duration?, _ transfers: Int) {
-        (self.stream, self.delegate, self.timeout) = (stream, delegate, timeout)
+    private init(
+        _ stream: Stream, _ delegate: UnparkingDelegate, _ timeout: Duration?, _ shutdown: GracefulShutdown?,
+        _ transfers: Int
+    ) {
+        (self.stream, self.delegate, self.timeout, self.shutdown) = (stream, delegate, timeout, shutdown)
         self.transfers = transfers
         stream.open()
     }
+
+    /// Whether the iteration's shutdown has begun.
+    var isOver: Bool { shutdown?.hasBegun ?? false }
 
     deinit { delegate.endUse(transfers: transfers) }
 
@@ -89,7 +101,7 @@ final class StreamUse {
         }
     }
 
-    /// What to park the task at: the stream's next event, the deadline and the task's cancellation unpark it.
+    /// What to park the task at: the stream's next event, the deadline, the shutdown and the task's cancellation unpark it.
     func parker(_ isolation: (any Actor)?, isScheduled: Bool = true) throws -> TaskParker {
         let parker = try findParker(isolation, isScheduled: isScheduled)
         if let timeout { try limitWait(to: timeout, at: parker) }
@@ -114,6 +126,7 @@ final class StreamUse {
             let parker = delegate.parker(on: loop, executor)
             self.parker = parker
             timer = nil
+            observation = shutdown?.observe { parker.unparkLater() }
             if isScheduled { stream.engine.scheduleForTask(on: loop, executor.modes) }
             return parker
         } catch .canceled {

@@ -83,8 +83,7 @@ extension OutputStream {
 
     /// Waits until the kernel has taken all accepted bytes: those in a write buffer, and those of a file.
     ///
-    /// The asynchronous form of ``flush(until:)``. Opens the stream if it is not open, and waits for that. In
-    /// top-level code name the timeout: without it the compiler chooses the synchronous call there.
+    /// Opens the stream if it is not open, and waits for that.
     ///
     /// - Parameter timeout: How long to wait; nil for no limit.
     /// - Throws: ``IOError``; `Errno.resourceBusy` if another task is writing the stream. `CancellationError`.
@@ -95,16 +94,13 @@ extension OutputStream {
     }
 
     /// Waits until the kernel has taken all accepted bytes, and ends the output of a socket, while reading
-    /// goes on.
-    ///
-    /// The asynchronous form of ``shutDown()``. In top-level code name the timeout: without it the compiler
-    /// chooses the synchronous call there.
+    /// goes on: the asynchronous form of ``shutDown()``.
     ///
     /// - Parameter timeout: How long to wait for the bytes; nil for no limit. After it the output goes on.
     /// - Throws: ``IOError``; `Errno.notSocket` for a stream that is not a socket's, `Errno.resourceBusy` if another
     ///   task is writing it. `CancellationError`.
     /// - Precondition: As for ``writeAll(_:accepted:timeout:)-(RawSpan,_,_)``.
-    nonisolated(nonsending) public func shutDown(timeout: Duration? = nil) async throws {
+    nonisolated(nonsending) public func finish(timeout: Duration? = nil) async throws {
         let use = try StreamUse(self, timeout: timeout)
         try await use.flush(isolation: #isolation)
         do throws(Errno) { try engine.shutDown() } catch { throw streamError ?? engine.failure(error) }
