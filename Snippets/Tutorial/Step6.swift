@@ -22,9 +22,7 @@ func serve(_ client: Connection, until shutdown: GracefulShutdown) async throws 
     reader.start { report in
         try? client.send("\(report.output.value) errors in \(report.output.lineCount) lines\n")
     }
-    try? await shutdown.cancelWhenBegun {
-        for try await word in client.lines() { words[client] = word }
-    }
+    for try await word in client.lines(shutdown: shutdown) { words[client] = word }
     if shutdown.hasBegun { try client.send("The server ends.\n") }
 }
 

@@ -224,8 +224,8 @@ private func answer(_ request: [UInt8]) async -> [UInt8] { request }
 private func serveUntilSignalled() async throws {
     try await RunLoop.main.withGracefulShutdown(grace: .seconds(5)) { shutdown in
         try await Listener.run(at: .ipv6Any(port: 7007), limit: 1000) { connection in
-            while let line = try await shutdown.cancelWhenBegun({ try await connection.read(until: [10]) }) {
-                try await connection.write(await answer(line))
+            for try await request in connection.messages(.delimiter(), shutdown: shutdown) {
+                try await connection.write(await answer(request))
             }
         }
     }

@@ -108,11 +108,10 @@ extension RunLoop.Activities: CustomStringConvertible {
 extension Readiness: CustomStringConvertible {
     /// The names of the members.
     public var description: String {
-        switch (contains(.readable), contains(.writable)) {
-        case (true, true): "readable writable"
-        case (true, false): "readable"
-        case (false, true): "writable"
-        case (false, false): "nothing"
-        }
+        let names: [(Readiness, String)] = [
+            (.readable, "readable"), (.writable, "writable"), (.priority, "priority"), (.hangUp, "hang-up"),
+        ]
+        let members = names.filter { contains($0.0) }.map(\.1)
+        return members.isEmpty ? "nothing" : members.joined(separator: " ")
     }
 }

@@ -1,7 +1,7 @@
 import Glibc
 public import SystemPackage
 
-/// Calls a closure on a run loop's thread while a descriptor is ready to be read or written.
+/// Calls a closure on a run loop's thread while a descriptor is ready to be read or written, or has another condition.
 ///
 /// Any descriptor that epoll(7) supports can be watched: sockets, pipes, FIFOs, terminals, eventfds, timerfds, other epolls.
 /// Adding one that it does not support, such as a regular file's, throws `Errno.notPermitted`: open such a file as a stream.
@@ -15,7 +15,8 @@ public import SystemPackage
 /// activation ends before everything that was ready has been served, as with `run(mode:before:)`, the next one asks the
 /// kernel again before it calls the handlers that are left.
 ///
-/// A task awaits ``RunLoop/readiness(of:for:inModes:)``.
+/// A task awaits ``RunLoop/readiness(of:for:inModes:)``. In each mode the loop needs one descriptor more for a source that waits
+/// for ``Readiness/priority`` or ``Readiness/hangUp``.
 ///
 /// The source does not own the descriptor: cancel the source first, then close the descriptor. A source and its loop belong
 /// to one thread; while it is in a loop, every method traps on another.
@@ -47,7 +48,8 @@ public final class DescriptorSource: EventSource {
     ///   - descriptor: An open descriptor, which must stay open until the source is cancelled.
     ///   - interest: What to watch for; empty for nothing yet.
     ///   - label: See ``EventSource/label``.
-    ///   - handler: Called with the source and what the descriptor is ready for. An error or a hang-up counts as both.
+    ///   - handler: Called with the source and what the descriptor is ready for. An error or a broken connection counts as all
+    ///     that it is watched for.
     ///   - file: The file of the call, for reports.
     ///   - line: Its line.
     /// - Precondition: `descriptor` is not negative.

@@ -3,8 +3,8 @@ import Synchronization
 /// The end of a program, or of a part of it, that leaves its work time to finish: see
 /// ``RunLoop/withGracefulShutdown(on:grace:_:)``.
 ///
-/// Wait for the next message in ``cancelWhenBegun(_:)``: that wait can be cut short. Work that finishes by itself needs no
-/// call: it has the grace.
+/// Iterate over messages with it (``Connection/messages(_:timeout:shutdown:)``), and put other waits into
+/// ``cancelWhenBegun(_:)``: they can be cut short. Work that finishes by itself needs no call: it has the grace.
 public final class GracefulShutdown: Sendable {
     private struct State {
         var hasBegun = false
@@ -47,7 +47,8 @@ public final class GracefulShutdown: Sendable {
         if !hasBegun { throw CancellationError() }
     }
 
-    /// Runs `operation`, and cancels it when the shutdown begins: for a wait between two messages.
+    /// Runs `operation`, and cancels it when the shutdown begins: for a wait between two messages. An iteration ends by itself,
+    /// if it was given the shutdown: see ``Connection/messages(_:timeout:shutdown:)``.
     ///
     /// ```swift
     /// while let line = try await shutdown.cancelWhenBegun({ try await connection.read(until: [10]) }) {

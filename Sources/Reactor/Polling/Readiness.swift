@@ -1,4 +1,5 @@
 import CReactorLibevent
+import CReactorLinux
 import Glibc
 
 /// What a descriptor is watched for, or is ready for.
@@ -15,24 +16,38 @@ public struct Readiness: OptionSet, Sendable, Hashable {
 
     /// A write would not block: there is room, or an error to report.
     public static let writable = Readiness(rawValue: 2)
+
+    /// What poll(2) calls an exceptional condition (`POLLPRI`): a file of `/proc` or sysfs has changed, such as
+    /// `/proc/self/mounts`; a video device has an event; TCP has urgent bytes.
+    public static let priority = Readiness(rawValue: 4)
+
+    /// The peer has ended its output, or the connection (`POLLRDHUP`), though bytes before that may not have been read. It
+    /// lasts: change the interest then, or cancel the source.
+    public static let hangUp = Readiness(rawValue: 8)
 }
 
 extension Readiness {
     /// Signalled by the source's owner, whatever the kernel reports.
     static let marked = Readiness(rawValue: 128)
 
-    /// The result of poll(2). An error or a hang-up counts as both.
+    /// What libevent does not watch for.
+    static let conditions: Readiness = [.priority, .hangUp]
+
+    /// The result of poll(2). An error or a broken connection counts as all members.
     init(poll events: CInt) {
-        let either = CInt(POLLERR | POLLHUP)
+        let broken = CInt(POLLERR | POLLHUP)
         var set: Readiness = []
-        if events & (CInt(POLLIN) | either) != 0 { set.insert(.readable) }
-        if events & (CInt(POLLOUT) | either) != 0 { set.insert(.writable) }
+        if events & (CInt(POLLIN) | broken) != 0 { set.insert(.readable) }
+        if events & (CInt(POLLOUT) | broken) != 0 { set.insert(.writable) }
+        if events & (CInt(POLLPRI) | broken) != 0 { set.insert(.priority) }
+        if events & (CInt(EPOLLRDHUP.rawValue) | broken) != 0 { set.insert(.hangUp) }
         self = set
     }
 
-    /// What to ask poll(2) for.
+    /// What to ask poll(2) for, and epoll(7), which has the same numbers.
     var pollEvents: CInt {
         (contains(.readable) ? CInt(POLLIN) : 0) | (contains(.writable) ? CInt(POLLOUT) : 0)
+            | (contains(.priority) ? CInt(POLLPRI) : 0) | (contains(.hangUp) ? CInt(EPOLLRDHUP.rawValue) : 0)
     }
 
     init(libevent events: Int16) {

@@ -150,7 +150,13 @@ import Testing
             let (number, peer) = try socketPair()
             let connection = Connection(descriptor: FileDescriptor(rawValue: number))
             let client = Connection(descriptor: FileDescriptor(rawValue: peer))
-            let reading = Task.immediate { try await elements.first(of: connection, shutdown) {} }
+            let isBegun = Answer<Void>()
+            let reading = Task(executorPreference: home.thread.executor) {
+                isBegun.give(())
+                return try await elements.first(of: connection, shutdown) {}
+            }
+            isBegun.wait()
+            waitUntil { home.loop.isWaiting }
             shutdown.begin()
             #expect(try await reading.value == nil)
             try await client.write("later")
@@ -164,11 +170,16 @@ import Testing
             let connection = Connection(descriptor: FileDescriptor(rawValue: number))
             let client = Connection(descriptor: FileDescriptor(rawValue: peer))
             try await client.write("whole\npart")
-            var lines = connection.lines(shutdown: shutdown).makeAsyncIterator()
-            #expect(try await lines.next() == "whole")
-            let begin = Task { shutdown.begin() }
-            #expect(try await lines.next() == nil)
-            await begin.value
+            let isRead = Answer<String?>()
+            let reading = Task(executorPreference: home.thread.executor) {
+                var lines = connection.lines(shutdown: shutdown).makeAsyncIterator()
+                isRead.give(try await lines.next())
+                return try await lines.next()
+            }
+            #expect(isRead.wait() == "whole")
+            waitUntil { home.loop.isWaiting }
+            shutdown.begin()
+            #expect(try await reading.value == nil)
             #expect(try await connection.read(exactly: 4) == Array("part".utf8))
         }
     }

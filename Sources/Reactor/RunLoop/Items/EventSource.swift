@@ -121,7 +121,8 @@ public class EventSource: CustomStringConvertible {
         switch watchedInterest {
         case []: "its interest is empty"
         case [.readable, .writable]: "the descriptor is neither readable nor writable"
-        default: "the descriptor is not \(watchedInterest)"
+        case .readable, .writable: "the descriptor is not \(watchedInterest)"
+        default: "nothing of this has come: \(watchedInterest)"
         }
     }
 

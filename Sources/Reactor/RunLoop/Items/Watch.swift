@@ -1,10 +1,11 @@
+import CReactorLinux
 import Glibc
 import SystemPackage
 
 /// What one source is ready for in one mode, and the kernel's registrations that tell of it.
 ///
-/// Reading and writing are registered apart, so that changing one of them is one system call. What the library itself
-/// has marked ready is recorded here as well, which needs no registration, and no poller.
+/// Reading and writing are registered apart, so that changing one of them is one system call; other conditions by an epoll(7)
+/// of their own. What the library itself has marked ready is recorded here as well, which needs no registration, and no poller.
 ///
 /// `@safe`: the source is only used while something is recorded, and then it is alive; see `source`.
 @safe
@@ -28,6 +29,7 @@ final class Watch {
     /// Unchecked, because one thread uses them, and no access to one calls a client's code.
     @safe @exclusivity(unchecked) private var reading: Registration?
     @safe @exclusivity(unchecked) private var writing: Registration?
+    fileprivate var conditions: ConditionWatch?
 
     // The queue's.
     fileprivate var isQueued = false
@@ -54,6 +56,7 @@ final class Watch {
     func end() {
         reading = nil
         writing = nil
+        conditions = nil
         readiness = []
         queue.remove(ReadyQueue.Link(self))
     }
@@ -64,6 +67,7 @@ final class Watch {
     func adopt(_ descriptor: CInt, of shared: SharedDescriptor) {
         reading = nil
         writing = nil
+        conditions = nil
         self.descriptor = descriptor
         self.shared = shared
     }
@@ -75,6 +79,9 @@ final class Watch {
     /// Makes `interest` what the kernel watches for. On an error nothing that was watched before is lost.
     func setInterest(_ interest: Readiness) throws(Errno) {
         guard let poller else { return }
+        if conditions?.interest ?? [] != interest.intersection(.conditions) {
+            try setConditions(interest.intersection(.conditions), on: poller)
+        }
         // What is new comes first: if that fails, what was registered still is.
         let isReadingNew = interest.contains(.readable) && reading == nil
         if isReadingNew { reading = try register(for: .readable, on: poller) }
@@ -86,6 +93,12 @@ final class Watch {
         }
         if !interest.contains(.readable) { reading = nil }
         if !interest.contains(.writable) { writing = nil }
+    }
+
+    private func setConditions(_ interest: Readiness, on poller: Poller) throws(Errno) {
+        guard !interest.isEmpty else { return conditions = nil }
+        if let conditions { return try conditions.setInterest(interest) }
+        conditions = try ConditionWatch(descriptor, for: interest, on: poller, of: self)
     }
 
     private func register(for interest: Readiness, on poller: Poller) throws(Errno) -> Registration {
@@ -108,7 +121,7 @@ final class Watch {
     @inline(never)
     func confirm() {
         guard unsafe source.takeUnretainedValue().confirmsLateReadiness, readiness != .marked else { return }
-        guard let events = try? SystemCall.poll(descriptor, for: POLLIN | POLLOUT) else { return }
+        guard let events = try? SystemCall.poll(descriptor, for: readiness.pollEvents) else { return }
         narrow(to: Readiness(poll: events).union(.marked))
     }
 
@@ -120,12 +133,52 @@ final class Watch {
     }
 }
 
+/// Watches a descriptor for what libevent does not: by an epoll(7), which the mode's watches.
+private final class ConditionWatch {
+    private(set) var interest: Readiness
+    private let descriptor: CInt
+    private let epoll: OwnedDescriptor
+    /// Ends before the epoll is closed.
+    private var registration: Registration?
+
+    init(
+        _ descriptor: CInt, for interest: Readiness, on poller: Poller, of watch: Watch
+    ) throws(Errno) {
+        (self.descriptor, self.interest) = (descriptor, interest)
+        epoll = try OwnedDescriptor.epoll()
+        try SystemCall.control(epoll.number, EPOLL_CTL_ADD, descriptor, for: UInt32(interest.pollEvents))
+        registration = try unsafe poller.register(
+            epoll.number, of: nil, for: .readable, recordConditions, context: watch)
+    }
+
+    deinit { registration = nil }
+
+    func setInterest(_ interest: Readiness) throws(Errno) {
+        try SystemCall.control(epoll.number, EPOLL_CTL_MOD, descriptor, for: UInt32(interest.pollEvents))
+        self.interest = interest
+    }
+
+    /// What holds now.
+    var readiness: Readiness {
+        let events = (try? SystemCall.poll(descriptor, for: interest.pollEvents)) ?? 0
+        return Readiness(poll: events).intersection(interest)
+    }
+}
+
 /// libevent's callback: it records, and leaves the serving to the loop.
 @inline(__always)
 private func recordReadiness(_: CInt, _ events: Int16, _ context: UnsafeMutableRawPointer?) {
     unsafe CallbackContext.borrow(context) { (watch: Watch) in
         watch.reportedAt = watch.poller?.lastPoll ?? .unknown
         watch.record(Readiness(libevent: events))
+    }
+}
+
+private func recordConditions(_: CInt, _: Int16, _ context: UnsafeMutableRawPointer?) {
+    unsafe CallbackContext.borrow(context) { (watch: Watch) in
+        guard let readiness = watch.conditions?.readiness, !readiness.isEmpty else { return }
+        watch.reportedAt = watch.poller?.lastPoll ?? .unknown
+        watch.record(readiness)
     }
 }
 
