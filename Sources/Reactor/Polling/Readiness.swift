@@ -19,6 +19,9 @@ public struct Readiness: OptionSet, Sendable, Hashable {
 
     /// What poll(2) calls an exceptional condition (`POLLPRI`): a file of `/proc` or sysfs has changed, such as
     /// `/proc/self/mounts`; a video device has an event; TCP has urgent bytes.
+    ///
+    /// Some of these files tell a change once, to the first that asks: in a loop that another event loop hosts
+    /// (``RunLoop/Hosting``), to the host, and the source is not called.
     public static let priority = Readiness(rawValue: 4)
 
     /// The peer has ended its output, or the connection (`POLLRDHUP`), though bytes before that may not have been read. It
@@ -44,11 +47,14 @@ extension Readiness {
         self = set
     }
 
-    /// What to ask poll(2) for, and epoll(7), which has the same numbers.
+    /// What to ask poll(2) for. Not ``priority``, which the answer may end.
     var pollEvents: CInt {
         (contains(.readable) ? CInt(POLLIN) : 0) | (contains(.writable) ? CInt(POLLOUT) : 0)
-            | (contains(.priority) ? CInt(POLLPRI) : 0) | (contains(.hangUp) ? CInt(EPOLLRDHUP.rawValue) : 0)
+            | (contains(.hangUp) ? CInt(EPOLLRDHUP.rawValue) : 0)
     }
+
+    /// What to ask epoll(7) for.
+    var epollEvents: UInt32 { UInt32(pollEvents) | (contains(.priority) ? EPOLLPRI.rawValue : 0) }
 
     init(libevent events: Int16) {
         var set: Readiness = []

@@ -96,7 +96,10 @@ final class Watch {
     }
 
     private func setConditions(_ interest: Readiness, on poller: Poller) throws(Errno) {
-        guard !interest.isEmpty else { return conditions = nil }
+        guard !interest.isEmpty else {
+            conditions = nil
+            return
+        }
         if let conditions { return try conditions.setInterest(interest) }
         conditions = try ConditionWatch(descriptor, for: interest, on: poller, of: self)
     }
@@ -122,7 +125,7 @@ final class Watch {
     func confirm() {
         guard unsafe source.takeUnretainedValue().confirmsLateReadiness, readiness != .marked else { return }
         guard let events = try? SystemCall.poll(descriptor, for: readiness.pollEvents) else { return }
-        narrow(to: Readiness(poll: events).union(.marked))
+        narrow(to: Readiness(poll: events).union([.marked, .priority]))
     }
 
     /// Takes what was recorded, so that it is not served once more.
@@ -146,7 +149,7 @@ private final class ConditionWatch {
     ) throws(Errno) {
         (self.descriptor, self.interest) = (descriptor, interest)
         epoll = try OwnedDescriptor.epoll()
-        try SystemCall.control(epoll.number, EPOLL_CTL_ADD, descriptor, for: UInt32(interest.pollEvents))
+        try SystemCall.control(epoll.number, EPOLL_CTL_ADD, descriptor, for: interest.epollEvents)
         registration = try unsafe poller.register(
             epoll.number, of: nil, for: .readable, recordConditions, context: watch)
     }
@@ -154,14 +157,16 @@ private final class ConditionWatch {
     deinit { registration = nil }
 
     func setInterest(_ interest: Readiness) throws(Errno) {
-        try SystemCall.control(epoll.number, EPOLL_CTL_MOD, descriptor, for: UInt32(interest.pollEvents))
+        try SystemCall.control(epoll.number, EPOLL_CTL_MOD, descriptor, for: interest.epollEvents)
         self.interest = interest
     }
 
-    /// What holds now.
+    /// What has come, as the epoll is readable.
     var readiness: Readiness {
-        let events = (try? SystemCall.poll(descriptor, for: interest.pollEvents)) ?? 0
-        return Readiness(poll: events).intersection(interest)
+        let events = (try? SystemCall.poll(descriptor, for: CInt(interest.epollEvents))) ?? 0
+        let readiness = Readiness(poll: events).intersection(interest)
+        // The loop's own question to the epoll may have ended it.
+        return readiness.isEmpty ? interest.intersection(.priority) : readiness
     }
 }
 
