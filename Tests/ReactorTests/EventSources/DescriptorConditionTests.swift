@@ -69,7 +69,8 @@ import Testing
         loop.poll()
         try sendUrgentByte()
         peer.shutDown()
-        for interest in [[.writable, .priority], .hangUp, [.hangUp, .priority], .writable, []] as [Readiness] {
+        for interest in [[.writable, .priority], .hangUp, [.hangUp, .priority], .writable, []] as [Readiness]
+        {
             try source.setInterest(interest)
             loop.run(in: .default, until: .now, returnAfterSourceHandled: true)
             #expect(calls.last == (interest.isEmpty ? .writable : interest))
