@@ -376,7 +376,9 @@ extension Connection.Event {
                 var options = Connection.Options()
                 switch kind {
                 case "open twice":
-                    let connection = Connection(to: .ipv4Loopback(port: 9))
+                    // One that does not fail meanwhile.
+                    let listener = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
+                    let connection = Connection(to: try listener.localAddress)
                     connection.open(delegate: EventLog())
                     connection.open(delegate: EventLog())
                 case "negative descriptor": _ = Connection(descriptor: FileDescriptor(rawValue: -1))
