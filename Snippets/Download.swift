@@ -2,7 +2,7 @@ import Glibc
 import Reactor
 import ReactorHTTP
 
-// Downloads a file, shows progress, and goes on where a run that was interrupted has ended.
+// Downloads a file, shows progress, and continues where a run that was interrupted has ended.
 guard let url = CommandLine.arguments.dropFirst().first, let name = url.split(separator: "/").last else {
     print("usage: Download URL")
     exit(2)

@@ -203,7 +203,7 @@ private final class GuestContext {
     }
 
     /// Forgets a descriptor that GLib no longer watches, and that was closed before ``PolledDescriptors`` was told: while
-    /// another descriptor has the same file open, epoll(7) goes on to report it.
+    /// another descriptor has the same file open, epoll(7) keeps reporting it.
     private func replaceDescriptors() {
         // Without descriptors for that, the next round tries again.
         guard let new = try? PolledDescriptors(replacing: descriptors),

@@ -10,7 +10,7 @@ extension RunLoop {
     /// g_main_loop_run(mainLoop)
     /// ```
     /// Timers, streams, posted blocks and everything else in `mode` are served from then on; on the main thread also
-    /// `DispatchQueue.main` and `@MainActor`. GLib loops that handlers run, such as a dialog's, go on serving them.
+    /// `DispatchQueue.main` and `@MainActor`. GLib loops that handlers run, such as a dialog's, keep serving them.
     ///
     /// `RunLoop.stop()` quits the main loop. The hosting continues: running the main loop again serves this loop
     /// again. The main loop is retained until the hosting ends.
@@ -96,7 +96,7 @@ public final class GLibHosting {
 
     /// Ends the hosting and removes its source from the context. A handler may call this.
     ///
-    /// - Precondition: Called on the loop's thread, and no run of the loop that a handler began is under way.
+    /// - Precondition: Called on the loop's thread, and no run of the loop that a handler began is in progress.
     public func end() { hosting.end() }
 
     /// - Parameter owner: Owns this, and is released when the source is destroyed.

@@ -39,7 +39,7 @@ public struct HTTPDestination: Sendable {
     /// Writes the body to a stream, at the speed at which the stream accepts it.
     ///
     /// The session opens the stream, is its delegate, and closes it at the end, on its loop, even if the transfer fails.
-    /// What was received before a failure is written first, unless the transfer is cancelled or its total time-out passes.
+    /// What was received before a failure is written first, unless the transfer is cancelled or its total timeout passes.
     /// If the session has ended and the transfer does not begin, the stream is closed where the completion is called.
     /// - Parameter stream: A stream that the caller uses no more.
     public static func stream(_ stream: sending OutputStream) -> Self {

@@ -20,7 +20,7 @@ public struct HTTPError: ReactorError, Hashable {
         case connect
         /// The TLS handshake failed, or the server's certificate was refused.
         case tls
-        /// A time-out of the session's configuration has passed.
+        /// A timeout of the session's configuration has passed.
         case timedOut(Timeout)
         /// ``HTTPTransfer/cancel()``, or the close of the stream from which
         /// its body was read.
@@ -53,7 +53,7 @@ public struct HTTPError: ReactorError, Hashable {
         case libcurl(Int)
     }
 
-    /// The time-outs of ``HTTPSession/Configuration``.
+    /// The timeouts of ``HTTPSession/Configuration``.
     @nonexhaustive public enum Timeout: Hashable, Sendable {
         /// Resolving the name, connecting and the TLS handshake took too long.
         case connect
@@ -127,7 +127,7 @@ extension HTTPError: CustomStringConvertible {
 }
 
 extension HTTPError.Kind {
-    /// What was under way.
+    /// What was in progress.
     fileprivate var name: String {
         switch self {
         case .invalidURL, .invalidRequest: "request"

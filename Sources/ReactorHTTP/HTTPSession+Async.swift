@@ -38,7 +38,7 @@ extension HTTPSession {
     /// - Parameters:
     ///   - request: What to send.
     ///   - body: The body of the request; nil for none.
-    ///   - limit: The most bytes of the body; a longer one is an error.
+    ///   - limit: The maximum number of bytes of the body; a longer one is an error.
     /// - Throws: ``HTTPError``; `CancellationError` if the task is cancelled.
     nonisolated(nonsending) public func load(
         _ request: HTTPRequest, body: HTTPSource? = nil, limit: Int = 16 << 20

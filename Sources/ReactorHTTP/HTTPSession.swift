@@ -50,7 +50,7 @@ public final class HTTPSession: Sendable {
     /// The loop that drives the transfers.
     package var runLoop: RunLoop { core.runLoop }
 
-    /// The modes of the loop in which the transfers go on.
+    /// The modes of the loop in which the transfers continue.
     package var modes: [RunLoop.Mode] { core.modes }
 
     /// Starts a transfer.
@@ -87,7 +87,7 @@ public final class HTTPSession: Sendable {
     /// - Parameters:
     ///   - request: What to send.
     ///   - body: The body of the request; nil for none.
-    ///   - bufferSize: The most bytes between the session and the reader; positive.
+    ///   - bufferSize: The maximum number of bytes between the session and the reader; positive.
     ///   - delivery: Where `completion` is called.
     ///   - completion: Called once, when the whole body is in the stream's buffer.
     /// - Returns: The stream, which the caller opens, and the transfer.
@@ -218,7 +218,7 @@ final class SessionCore: Sendable {
     private func add(_ source: RunLoop.Source) {
         for mode in modes { runLoop.add(source, forMode: mode) }
         // A loop whose thread has ended accepts nothing. Nor does it if the transfers have ended meanwhile, which
-        // invalidates the source: the session goes on then.
+        // invalidates the source: the session continues then.
         if !modes.contains(where: { runLoop.contains(source, forMode: $0) }), source.isValid { end() }
     }
 

@@ -25,7 +25,7 @@ extension HTTPTransfer {
     ///
     /// ```swift
     /// print(transfer.explain())
-    /// // The transfer of http://example.org/ cannot go on: the main run loop runs in tracking, and it is only in default.
+    /// // The transfer of http://example.org/ cannot continue: the main run loop runs in tracking, and it is only in default.
     /// ```
     public func explain() -> String {
         let title = "The transfer of \(HTTPError.withoutUser(request.target))"
@@ -33,7 +33,7 @@ extension HTTPTransfer {
         if isSuspended { return "\(title) is suspended: call resume()." }
         guard session.runLoop.serves(session.modes) else {
             return
-                "\(title) cannot go on: \(session.runLoop.reasonForDelay(of: "it", inModes: session.modes))."
+                "\(title) cannot continue: \(session.runLoop.reasonForDelay(of: "it", inModes: session.modes))."
         }
         return "\(title) \(explanation(of: phase.withLock { $0 }))."
     }

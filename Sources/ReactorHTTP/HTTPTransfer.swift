@@ -64,12 +64,12 @@ public final class HTTPTransfer: Sendable {
     }
 
     /// Stops sending and receiving until ``resume()``. A transfer that has not begun does not begin. The connection stays
-    /// open, and the idle time-out does not count.
+    /// open, and the idle timeout does not count.
     public func suspend() { suspension.store(true, ordering: .relaxed) }
 
     /// Continues after ``suspend()``.
     public func resume() {
-        // The idle time-out of a transfer that is not suspended goes on.
+        // The idle timeout of a transfer that is not suspended continues.
         if suspension.exchange(false, ordering: .relaxed) { session.post(.resume(number)) }
     }
 

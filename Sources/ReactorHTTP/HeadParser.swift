@@ -15,8 +15,8 @@ struct HeadParser {
         case trailers
     }
 
-    /// The most bytes of a head, with the interim ones before it, and of the trailers; which is libcurl's limit from 8.3
-    /// on. libcurl keeps all of them in memory.
+    /// The maximum number of bytes of a head, with the interim ones before it, and of the trailers; which is libcurl's limit
+    /// from 8.3 on. libcurl keeps all of them in memory.
     static let limit = 300 << 10
 
     /// `HTTPFields` traps on more.

@@ -1,4 +1,4 @@
-/// Where a download goes on, and what a response means for it (RFC 9110, 13.1.5 and 14). Pure: knows no file.
+/// Where a download continues, and what a response means for it (RFC 9110, 13.1.5 and 14). Pure: knows no file.
 struct Resumption {
     enum Meaning: Equatable {
         /// It has the rest of the file, whose length is `total`.

@@ -170,7 +170,7 @@ final class RunningTransfer {
 
     /// Continues what has paused; nil if nothing can.
     func resume() -> CURLcode? {
-        // What has been received meanwhile is passed on, and the idle time-out begins anew.
+        // What has been received meanwhile is passed on, and the idle timeout begins anew.
         touch()
         let receives = attempt.isReceivingPaused && canReceive
         let sends = attempt.isSendingPaused && !isSuspended && upload?.isReady == true

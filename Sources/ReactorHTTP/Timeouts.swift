@@ -24,7 +24,7 @@ struct ServedTime {
     private func since(_ time: Int64) -> Int64 { min(max(time - (last ?? time), 0), Self.most) }
 }
 
-/// What remains of the nearest time-out of a transfer.
+/// What remains of the nearest timeout of a transfer.
 enum RemainingTime {
     case expired(HTTPError.Timeout)
     case after(Duration)
@@ -70,7 +70,7 @@ struct TransferTimeouts {
     }
 }
 
-/// The clock of a session's time-outs, and the timer that checks them. In the loop only while it is needed.
+/// The clock of a session's timeouts, and the timer that checks them. In the loop only while it is needed.
 final class TimeoutWatch {
     private let runLoop: RunLoop
     private let modes: [RunLoop.Mode]
@@ -80,7 +80,7 @@ final class TimeoutWatch {
     /// Served time, in nanoseconds, when the current callback began.
     private(set) var now: Int64 = 0
 
-    /// Called when a time-out may have passed.
+    /// Called when a timeout may have passed.
     var check: (() -> Void)?
 
     init(_ runLoop: RunLoop, _ modes: [RunLoop.Mode]) {
@@ -92,7 +92,7 @@ final class TimeoutWatch {
         if timer != nil { now = served.elapsed(at: Deadline.now.uptimeNanoseconds) }
     }
 
-    /// Has time-outs checked after `duration`, which is at the earliest when they can have passed.
+    /// Has timeouts checked after `duration`, which is at the earliest when they can have passed.
     func expect(_ duration: Duration?) {
         guard let duration else { return }
         let date = Deadline.now + duration

@@ -29,7 +29,7 @@ static inline void reactor_test_become_nobody(void) {
     if (getuid() == 0 && setuid(65534) == 0) prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
 }
 
-/// Traces a process, which goes on. It cannot be collected by its parent until the calling process has ended.
+/// Traces a process, which continues. It cannot be collected by its parent until the calling process has ended.
 static inline bool reactor_test_trace(pid_t process) {
     const int seize = 0x4206; // PTRACE_SEIZE
     return syscall(SYS_ptrace, seize, process, 0, 0) == 0;

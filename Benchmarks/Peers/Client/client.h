@@ -23,7 +23,7 @@ void stay_on(int core);
 
 // MARK: Connections
 
-enum { chunk = 65536 }; // the most bytes per send or receive
+enum { chunk = 65536 }; // the maximum number of bytes per send or receive
 
 // Both directions carry the same pattern. Each connection starts at a different offset.
 struct connection {

@@ -21,7 +21,7 @@ func told(_ error: any Error) -> Never { end("told: \(error)", 1) }
 /// The promise was not kept, and no error was reported.
 func fail(_ what: String) -> Never { end("wrong: \(what)", 2) }
 
-/// The library has reported an error, and goes on.
+/// The library has reported an error, and continues.
 func note(_ error: any Error) {
     print("told: \(error)")
     fflush(nil)

@@ -1,6 +1,6 @@
 // http-reactor body|secure|small COUNT [curl]  Downloads from nginx: see HTTPWorkload. Then
 //                                              tick-late-us, the p99 of the lateness of a timer of 5 ms on the same loop;
-//                                              pass-KiB, the most bytes that one pass of the loop has received;
+//                                              pass-KiB, the maximum number of bytes that one pass of the loop has received;
 //                                              pass-us, the p99 of the processor time of one pass.
 // http-reactor drip COUNT                      Receives a body of COUNT bytes, sent one at a time, for a handler that is behind
 //                                              until all have arrived: peak-KiB.

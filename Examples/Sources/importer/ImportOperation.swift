@@ -45,7 +45,7 @@ final class ImportOperation: RunLoopOperation, @unchecked Sendable {
     }
 
     /// Ends the reading after the current line. The operation finishes when the reader has completed: the
-    /// worker has then saved a batch that was under way.
+    /// worker has then saved a batch that was in progress.
     override func operationDidCancel() { reader?.cancel() }
 
     private func update(_ reading: HandoffProgress) {

@@ -82,7 +82,7 @@ extension RunLoop {
 /// The result that an activation of a loop waits for. Used on the loop's thread.
 private final class Outcome<Success: Sendable, Failure: Error>: Sendable {
     private let loop: RunLoop
-    /// How many activations are under way when the one that waits is the innermost.
+    /// How many activations are in progress when the one that waits is the innermost.
     private let depth: Int
     private let result = Mutex<Result<Success, Failure>?>(nil)
 

@@ -128,7 +128,7 @@ extension Connection {
     /// The bytes from the peer in chunks, for `for try await`; as ``InputStream/chunks``. Opens the connection.
     ///
     /// - Parameters:
-    ///   - count: The most bytes of a chunk, at least one.
+    ///   - count: The maximum number of bytes of a chunk, at least one.
     ///   - timeout: How long each chunk may take to arrive; nil for no limit. After it the iteration throws ``IOError`` with
     ///     ``IOError/Reason/waitTimedOut``, and has ended. The connection is as before.
     ///   - shutdown: Ends the iteration when it begins: see ``InputStream/chunks(upTo:timeout:shutdown:)``.

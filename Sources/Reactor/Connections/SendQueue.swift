@@ -53,7 +53,7 @@ public final class SendQueue: Sendable {
     ///
     /// - Parameters:
     ///   - connection: A connection, with or without a delegate.
-    ///   - limit: The most bytes that wait in the queue.
+    ///   - limit: The maximum number of bytes that wait in the queue.
     ///   - overflow: What happens to a message for which there is no room.
     /// - Precondition: `limit` is at least 64.
     public init(to connection: Connection, limit: Int = 1 << 20, overflow: Overflow = .fail) {
@@ -67,7 +67,7 @@ public final class SendQueue: Sendable {
     ///
     /// - Parameters:
     ///   - stream: A file, a pipe or a terminal. It gets a ``OutputStream/writeBufferSize`` of 64 KiB if it has none.
-    ///   - limit: The most bytes that wait in the queue.
+    ///   - limit: The maximum number of bytes that wait in the queue.
     ///   - overflow: What happens to a message for which there is no room.
     /// - Precondition: `limit` is at least 64.
     public init(to stream: sending OutputStream, limit: Int = 1 << 20, overflow: Overflow = .fail) {

@@ -69,7 +69,7 @@ extension RunLoop {
 
     /// What the loop has done so far. May be called from any thread at any time.
     ///
-    /// The numbers are read one after the other while the loop goes on counting.
+    /// The numbers are read one after the other while the loop keeps counting.
     public var statistics: Statistics {
         let meter = inbox.meter
         let measured = meter.measurements

@@ -15,7 +15,7 @@ public import SystemPackage
 /// activation ends before everything that was ready has been served, as with `run(mode:before:)`, the next one asks the
 /// kernel again before it calls the handlers that are left.
 ///
-/// A task awaits ``RunLoop/readiness(of:for:inModes:)``. In each mode the loop needs one descriptor more for a source that
+/// In async code, use ``RunLoop/readiness(of:for:inModes:)``. In each mode the loop needs one descriptor more for a source that
 /// waits for ``Readiness/priority`` or ``Readiness/hangUp``.
 ///
 /// The source does not own the descriptor: cancel the source first, then close the descriptor. A source and its loop belong

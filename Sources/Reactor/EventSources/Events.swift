@@ -10,7 +10,7 @@ extension RunLoop {
     /// thread is involved.
     ///
     /// One task iterates at a time; a second one ends the process with a message. Breaking out of `for await`
-    /// loses nothing: another iteration may go on.
+    /// loses nothing: another iteration may continue.
     ///
     /// The source ends when the sequence and its iterator are released, when the iterating task is cancelled,
     /// and with the loop's thread. Then the sequence ends; after a cancellation it throws `CancellationError`
@@ -48,7 +48,7 @@ extension RunLoop {
 
         /// Begins an iteration.
         ///
-        /// - Precondition: No other is under way.
+        /// - Precondition: No other is in progress.
         public func makeAsyncIterator() -> Iterator {
             Iterator(claim: EventClaim(subscription), subject, take: take)
         }

@@ -16,7 +16,7 @@ import SystemPackage
 /// sigaction(2) with `SA_RESTART` and an eventfd(2): the signal need not be blocked, and any thread may receive it. A signal
 /// that all threads block is not delivered.
 ///
-/// A task awaits ``RunLoop/signals(_:inModes:)``.
+/// In async code, use ``RunLoop/signals(_:inModes:)``.
 ///
 /// ```swift
 /// let interrupt = try SignalSource(.interrupt) { source, _ in

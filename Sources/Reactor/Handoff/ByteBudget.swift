@@ -24,7 +24,7 @@
 ///
 /// Any thread may use a budget, and hand-offs of any loops may share it.
 public final class ByteBudget: Sendable {
-    /// The most bytes in use at a time. A single chunk is always allowed.
+    /// The maximum number of bytes in use at a time. A single chunk is always allowed.
     package let limit: Int
     private let queue: Mutex<BudgetQueue>
 

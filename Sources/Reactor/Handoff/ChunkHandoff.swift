@@ -52,7 +52,7 @@ public final class ChunkHandoff<Output: Sendable>: Sendable {
     ///   - stream: An input that no other code reads.
     ///   - processor: Belongs to the worker from now on.
     ///   - queue: The queue that calls the processor.
-    ///   - limits: The most bytes in flight.
+    ///   - limits: The maximum number of bytes in flight.
     public convenience init<Processor: ChunkProcessor>(
         _ stream: InputStream, to processor: sending Processor, on queue: DispatchQueue,
         limits: HandoffLimits = HandoffLimits()
@@ -116,7 +116,7 @@ public final class ChunkHandoff<Output: Sendable>: Sendable {
     /// Until the hand-off completes, the stream cannot be scheduled on another loop or queue.
     ///
     /// If the loop's thread ends first, the hand-off is cancelled, and its closures are released without
-    /// having been called. Either closure may run the loop: reading goes on meanwhile, but neither closure is
+    /// having been called. Either closure may run the loop: reading continues meanwhile, but neither closure is
     /// called.
     ///
     /// - Parameters:
@@ -149,7 +149,7 @@ public final class ChunkHandoff<Output: Sendable>: Sendable {
     /// repeatedly, and by the processor.
     ///
     /// It does not wait, and neither a current call nor a suspended or busy queue delays the completion, except
-    /// that a read of a borrowed descriptor that is under way, of a file for example, ends first.
+    /// that a read of a borrowed descriptor that is in progress, of a file for example, ends first.
     /// Bytes in flight are not processed. The completion reports ``HandoffEnding/cancelled`` and the
     /// number of processed bytes.
     public func cancel() {
@@ -161,7 +161,7 @@ public final class ChunkHandoff<Output: Sendable>: Sendable {
     /// for more output can stop the input. May be called from any thread at any time, even before the start.
     ///
     /// Calls don't nest: one ``resume()`` is enough. It does not wait: a call of the processor, or a read,
-    /// that is under way or about to begin goes on. Chunks that have been read wait, at most the
+    /// that is in progress or about to begin continues. Chunks that have been read wait, at most the
     /// ``HandoffLimits/bytesInFlight``, and so do the stream's end and its errors; but the hand-off leaves
     /// the queue of its ``HandoffLimits/budget``.
     ///

@@ -52,9 +52,9 @@ public struct StopProcessing: Error, Sendable {
 /// let limits = HandoffLimits(chunkSize: 65_536, bytesInFlight: 262_144, budget: budget)
 /// ```
 public struct HandoffLimits: Sendable {
-    /// The most bytes of one read, and of one call of the processor. Each chunk has memory for so many.
+    /// The maximum number of bytes of one read, and of one call of the processor. Each chunk has memory for so many.
     public var chunkSize: Int
-    /// The most bytes in chunks that are being read, waiting or being processed. At the limit the stream is
+    /// The maximum number of bytes in chunks that are being read, waiting or being processed. At the limit the stream is
     /// not read until the worker has finished a chunk. At least one chunk is always allowed; no more than 32
     /// are used, however small they are.
     public var bytesInFlight: Int

@@ -19,7 +19,7 @@ extension InputStream {
     /// - Parameters:
     ///   - processor: Belongs to the queue from now on.
     ///   - queue: The queue that calls the processor.
-    ///   - limits: The most bytes in flight.
+    ///   - limits: The maximum number of bytes in flight.
     /// - Returns: How the hand-off ended, and the processor's output.
     /// - Throws: ``IOError`` with `Errno.canceled` if the loop's thread ends before the hand-off, or has ended; with an
     ///   error of pthread_create(3) if the library's own thread, which serves a task elsewhere, cannot be created.

@@ -37,7 +37,7 @@ final class LoopMeter: Sendable {
     let waiting = Counter()
     private let callbackKind = Atomic(CallbackKind.none)
 
-    /// A callback that is under way.
+    /// A callback that is in progress.
     struct Call: Sendable {
         var name: String
         /// The name of its account.

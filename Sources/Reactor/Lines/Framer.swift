@@ -20,7 +20,7 @@ public struct Framer: Sendable {
     /// One mebibyte: longer than most messages, and little memory for a connection.
     public static let defaultLimit = LineFramer.defaultLimit
 
-    /// The most bytes of a message, without what frames it.
+    /// The maximum number of bytes of a message, without what frames it.
     public let limit: Int
 
     let format: Format
@@ -38,7 +38,7 @@ public struct Framer: Sendable {
     ///
     /// - Parameters:
     ///   - type: The integer's type, such as `UInt32.self`.
-    ///   - limit: The most bytes of a message.
+    ///   - limit: The maximum number of bytes of a message.
     /// - Precondition: `limit` is positive; the type has at most 64 bits.
     public static func lengthPrefix<Prefix: FixedWidthInteger & UnsignedInteger>(
         _ type: Prefix.Type, limit: Int = defaultLimit
@@ -51,14 +51,14 @@ public struct Framer: Sendable {
     /// Messages that begin with their length as a varint, as Protocol Buffers have it: seven bits in a byte, the least
     /// significant first, and the eighth bit in all bytes but the last.
     ///
-    /// - Parameter limit: The most bytes of a message.
+    /// - Parameter limit: The maximum number of bytes of a message.
     /// - Precondition: `limit` is positive.
     public static func varintPrefix(limit: Int = defaultLimit) -> Framer { Framer(.varint, limit: limit) }
 
     /// Messages that begin with a header block, as the Language Server Protocol has it: `Content-Length: 42`, perhaps other
     /// fields, which are ignored, and an empty line. Lines end in CR LF; the block has at most 8 KiB.
     ///
-    /// - Parameter limit: The most bytes of a message, without its header block.
+    /// - Parameter limit: The maximum number of bytes of a message, without its header block.
     /// - Precondition: `limit` is positive.
     public static func contentLength(limit: Int = defaultLimit) -> Framer {
         Framer(.contentLength, limit: limit)
@@ -69,7 +69,7 @@ public struct Framer: Sendable {
     ///
     /// - Parameters:
     ///   - delimiter: What ends a message: an end of line, or other bytes.
-    ///   - limit: The most bytes of a message, without the delimiter.
+    ///   - limit: The maximum number of bytes of a message, without the delimiter.
     /// - Precondition: `limit` is positive; a delimiter of bytes has at least one.
     public static func delimiter(_ delimiter: LineTerminator = .newline, limit: Int = defaultLimit) -> Framer
     {
@@ -88,7 +88,7 @@ public struct Framer: Sendable {
     /// ```
     ///
     /// - Parameters:
-    ///   - limit: The most bytes of a message.
+    ///   - limit: The maximum number of bytes of a message.
     ///   - length: Returns how many bytes the message has, given its first ones: all that have come, but no more than 64. Nil
     ///     if they do not tell; it is called again when there are more. What it throws ends the cutting.
     /// - Precondition: `limit` is positive.

@@ -223,7 +223,7 @@ extension LineFramer {
 struct ByteFinder {
     /// Large enough to make a batch's fixed cost small, and small enough to initialize for every short push.
     private static let batch = 256
-    /// The most bytes of one scan: offsets in a batch have 32 bits.
+    /// The maximum number of bytes of one scan: offsets in a batch have 32 bits.
     private static let window = 1 << 30
 
     private let wanted: UInt8

@@ -17,7 +17,7 @@ public struct LineFramer: Sendable {
 
     /// What ends a line.
     let terminator: LineTerminator
-    /// The most bytes of a line, without its terminator.
+    /// The maximum number of bytes of a line, without its terminator.
     @usableFromInline let limit: Int
     /// What happens to a line of more than `limit` bytes.
     let overflow: Overflow
@@ -45,7 +45,7 @@ public struct LineFramer: Sendable {
     ///
     /// - Parameters:
     ///   - terminator: What ends a line.
-    ///   - limit: The most bytes of a line, without its terminator. It bounds the memory that a stream
+    ///   - limit: The maximum number of bytes of a line, without its terminator. It bounds the memory that a stream
     ///     without terminators takes.
     ///   - overflow: What happens to a line of more bytes.
     ///   - checksUTF8: Whether to validate whole pushes as UTF-8: see `checksUTF8`.
@@ -128,7 +128,7 @@ extension LineFramer {
     /// As ``byteCount``, without the bytes that wait for the rest of their line.
     var deliveredByteCount: Int { isSkipping ? progress.lineStart : byteCount - carry.count }
 
-    /// The most bytes of a line so far, without its terminator and whatever the limit.
+    /// The maximum number of bytes of a line so far, without its terminator and whatever the limit.
     package var longestLine: Int { progress.longestLine }
 
     @usableFromInline
@@ -221,7 +221,7 @@ extension LineFramer {
         public let number: Int
         /// The offset of its first byte in the stream.
         public let offset: Int
-        /// The most bytes that were allowed.
+        /// The maximum number of bytes that were allowed.
         public let limit: Int
     }
 }

@@ -36,7 +36,7 @@ public struct LineOutput<Value: Sendable>: Sendable {
     /// a stop, an error or a cancellation: no line is then lost or delivered twice. With
     /// ``LineFramer/Overflow/split`` it may be inside a line.
     public let byteCount: Int
-    /// The most bytes of a line, without its terminator, including a line that was not delivered because
+    /// The maximum number of bytes of a line, without its terminator, including a line that was not delivered because
     /// it is not UTF-8.
     public let longestLine: Int
 }

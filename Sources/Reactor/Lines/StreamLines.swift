@@ -18,9 +18,9 @@ extension InputStream {
     /// and cuts a regular file, a few chunks ahead, as a ``LineReader`` does; the loop stays free. Memory is
     /// bounded by these chunks and by the longest line.
     ///
-    /// An iteration that is left loses nothing: the stream goes on after the last line that it has returned.
+    /// An iteration that is left loses nothing: the stream continues after the last line that it has returned.
     /// Only with `.truncate`, what was skipped of a line that has not been returned is gone.
-    /// Leaving the lines of a file waits for a read of it that is under way. Closing the stream inside the
+    /// Leaving the lines of a file waits for a read of it that is in progress. Closing the stream inside the
     /// iteration leaves the offset of a file behind the lines that were cut ahead: leave the iteration first,
     /// where another reader of the descriptor follows. Otherwise as ``chunks``.
     ///
@@ -28,7 +28,7 @@ extension InputStream {
     ///   - policy: What to do with a line that is not UTF-8. With `.report` the iteration fails with
     ///     ``InvalidText`` after the lines before it.
     ///   - terminator: What ends a line.
-    ///   - limit: The most bytes of a line, without its terminator.
+    ///   - limit: The maximum number of bytes of a line, without its terminator.
     ///   - overflow: What happens to a line of more bytes. With `.fail` the iteration fails with
     ///     ``LineFramer/LineTooLong`` after the lines before it.
     ///   - timeout: How long each line may take to arrive with its terminator, from the call of `next()`; nil for no limit.

@@ -6,7 +6,7 @@ extension InputStream {
     ///
     /// - Parameters:
     ///   - delimiter: At least one byte.
-    ///   - limit: The most bytes before the delimiter.
+    ///   - limit: The maximum number of bytes before the delimiter.
     ///   - timeout: How long to wait for the delimiter; nil for no limit.
     /// - Returns: The bytes before the delimiter; nil if the stream ends before any byte.
     /// - Throws: ``IOError``; with ``IOError/Reason/ended(bytesReceived:bytesRequested:)`` if bytes without a delimiter are
@@ -51,7 +51,7 @@ extension StreamUse {
         }
     }
 
-    /// The most bytes of one read while a delimiter is looked for: what comes after it is copied once more.
+    /// The maximum number of bytes of one read while a delimiter is looked for: what comes after it is copied once more.
     private static var searchSize: Int { 4096 }
 }
 

@@ -75,10 +75,10 @@ final class SharedDescriptor: Sendable {
 
     /// Refuses further uses, and closes the descriptor if it is owned. One that is borrowed belongs to its owner
     /// again when this returns: calls that use it have ended. Waits have been ended before; a read or a write
-    /// that is under way is waited for, which may take as long as its disk, or its device, does.
+    /// that is in progress is waited for, which may take as long as its disk, or its device, does.
     ///
     /// In a child of fork(2) it takes no lock and waits for no call: the registrations are the parent's, and the
-    /// calls that were under way do not exist in the child.
+    /// calls that were in progress do not exist in the child.
     func close() {
         let isInherited = !process.isCurrent
         if !isInherited { endRegistrations() }

@@ -167,7 +167,7 @@ extension RunLoop {
         /// The thread runs jobs until none is queued: those of the tasks whose waits end here are queued by then. What such
         /// a task does after it has waited for something else, which the loop knows nothing of, is left to ``LateJobs``.
         ///
-        /// - Parameter isInTime: Whether the thread may go on running jobs: a task that never suspends for anything would
+        /// - Parameter isInTime: Whether the thread may keep running jobs: a task that never suspends for anything would
         ///   keep it forever.
         /// - Returns: Whether no job is left.
         func end(servingJobsWhile isInTime: () -> Bool) -> Bool {

@@ -162,7 +162,7 @@ extension RunLoop {
         /// Ends the hosting and closes the descriptor, which the host must not watch any more: at once, or from within a
         /// handler after the other handlers of its pass.
         ///
-        /// - Precondition: No run of the loop that a handler began is under way.
+        /// - Precondition: No run of the loop that a handler began is in progress.
         public func end() {
             guard !isEnding else { return }
             _ = requireCurrent("RunLoop.Hosting.end()")
@@ -174,7 +174,7 @@ extension RunLoop {
             finishIfIdle()
         }
 
-        /// Ends the hosting as ``end()`` does, or at the end of the nested run that is under way, and retains it until then.
+        /// Ends the hosting as ``end()`` does, or at the end of the nested run that is in progress, and retains it until then.
         package func endAfterNestedRun() {
             guard !isEnding else { return }
             _ = requireCurrent("RunLoop.Hosting.end()")

@@ -87,7 +87,7 @@ final class Inbox: Sendable {
     func insertCommonMode(_ mode: RunLoop.Mode) -> Bool { common.withLock { $0.insert(mode) } }
 
     /// Whether this process is a child of fork(2) and its parent made the inbox. The thread that would collect from it does
-    /// not exist in the child, and its lock may be held for good.
+    /// not exist in the child, and its lock may be held permanently.
     @inline(__always)
     var belongsToParent: Bool { !process.isCurrent }
 
@@ -165,7 +165,7 @@ final class Inbox: Sendable {
     }
 
     /// Ends the activation at `depth`, and those that begin there afterwards, once its callback has returned.
-    /// Activations that are nested in it go on. The outermost one has depth 1.
+    /// Activations that are nested in it continue. The outermost one has depth 1.
     func requestEnd(ofActivation depth: Int) {
         endRequests.bitwiseOr(Self.bit(of: depth), ordering: .releasing)
         wakeUp()
@@ -204,7 +204,7 @@ final class Inbox: Sendable {
 
     // MARK: From the loop's thread
 
-    /// How many activations are under way, one within the other.
+    /// How many activations are in progress, one within the other.
     var activationCount: Int { activation.load(ordering: .relaxed).depth }
 
     /// Requests one more pass before the loop sleeps.

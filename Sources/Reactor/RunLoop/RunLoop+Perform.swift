@@ -5,7 +5,7 @@ extension RunLoop {
     /// thread.
     ///
     /// Blocks run in the order in which they were posted; those for other modes keep their place. A nested activation runs
-    /// blocks that were posted since, but not the rest of the batch that is under way. A pass runs blocks several
+    /// blocks that were posted since, but not the rest of the batch that is in progress. A pass runs blocks several
     /// times; a block that a block posts runs the next time. A block keeps a mode from being empty only until an activation
     /// begins, and does not end one.
     ///

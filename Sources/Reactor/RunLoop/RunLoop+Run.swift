@@ -17,7 +17,7 @@ extension RunLoop {
     ///
     /// - Parameters:
     ///   - mode: The mode to run in; ``Mode/common`` cannot be run.
-    ///   - deadline: When to return at the latest; a callback that is under way then completes first. A deadline that has
+    ///   - deadline: When to return at the latest; a callback that is in progress then completes first. A deadline that has
     ///     passed makes a single pass that does not wait.
     ///   - returnAfterSourceHandled: Whether to return as soon as a source has been handled: a signalled
     ///     source, a descriptor, a stream, a main-queue drain, a mailbox, an executor's job, or a block posted with

@@ -7,7 +7,7 @@ import Synchronization
 /// Every thread has one, made by the first use of ``current``. A loop runs when its thread calls one of the `run` methods,
 /// in one ``Mode`` at a time, and serves only what was added to that mode. Handlers are called on the loop's thread, with no
 /// lock held, and may call any method, including `run`: activations nest to any depth, and no handler is called again while
-/// it is under way.
+/// it is in progress.
 ///
 /// ```swift
 /// let loop = RunLoop.current
@@ -159,7 +159,7 @@ public final class RunLoop: Sendable {
     /// Adds `mode` to this loop's common modes permanently: it gets everything that was, or will be, added to them. May be
     /// called from any thread.
     ///
-    /// On the loop's thread it takes effect in the pass under way, also for the running mode. What is removed from `mode`
+    /// On the loop's thread it takes effect in the current pass, also for the running mode. What is removed from `mode`
     /// after this has returned stays out of it.
     public func addCommonMode(_ mode: Mode) {
         requireNotOfParent()
@@ -244,7 +244,7 @@ extension RunLoop {
 
     /// Ends the calling thread's loop, before the thread ends.
     ///
-    /// - Parameter isInTime: Whether the thread may go on running jobs of the loop's executors.
+    /// - Parameter isInTime: Whether the thread may keep running jobs of the loop's executors.
     /// - Returns: Whether no job is left.
     static func endCurrent(servingJobsWhile isInTime: () -> Bool) -> Bool {
         guard let pointer = unsafe reactor_current_loop_object() else { return true }

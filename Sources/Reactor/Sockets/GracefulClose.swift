@@ -11,7 +11,7 @@ import SystemPackage
 final class GracefulClose: EventSource {
     /// How long a peer that has acknowledged everything may be silent: as long as nginx's lingering_timeout.
     private static let quietTimeout: Duration = .seconds(5)
-    /// How long such a peer may go on sending: as long as nginx's lingering_time.
+    /// How long such a peer may keep sending: as long as nginx's lingering_time.
     private static let sendingTimeout: Duration = .seconds(30)
     /// No event reports an acknowledgement: the socket is polled at growing intervals up to this one.
     private static let longestInterval: Duration = .milliseconds(100)

@@ -69,7 +69,7 @@ final class SocketConnection: Sendable {
     let shared: SharedDescriptor
     let origin: Origin
     /// Whether closing the socket shuts the connection down first. An input alone has sent nothing, and
-    /// duplicates of its descriptor may go on using the connection.
+    /// duplicates of its descriptor may keep using the connection.
     let shutsDown: Bool
     let state: Mutex<State>
     /// Whether `failure` is set: spares every read and write the lock.

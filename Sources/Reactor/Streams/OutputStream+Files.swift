@@ -17,7 +17,7 @@ extension OutputStream {
     ///   - range: The offsets of the bytes.
     /// - Returns: The number of accepted bytes, perhaps fewer than the range has; 0 and -1 as from ``write(_:maxLength:)``.
     /// - Throws: ``IOError`` with an error of pread(2), such as `Errno.illegalSeek` for a pipe, and `Errno.noData` if the file
-    ///   has no byte at the range's beginning. The stream goes on.
+    ///   has no byte at the range's beginning. The stream continues.
     /// - Precondition: The range does not begin below 0.
     @available(*, noasync, message: "await writeAll(contentsOf:range:timeout:)")
     public func write(contentsOf file: FileDescriptor, range: Range<Int>) throws(IOError) -> Int {

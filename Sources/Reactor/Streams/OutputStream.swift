@@ -64,7 +64,7 @@ open class OutputStream: Stream {
     ///   - descriptor: An open descriptor; one that is not open fails in ``Stream/open()``.
     ///   - closeWhenDone: Whether closing or releasing the stream closes the descriptor. False unless set: it may be
     ///     standard output. A ``Connection`` closes its socket unless told otherwise. Closing a socket may shut
-    ///     its connection down for duplicates of the descriptor too: see ``Stream/close()``. To go on reading
+    ///     its connection down for duplicates of the descriptor too: see ``Stream/close()``. To keep reading
     ///     from one, pass false, or have the two ``Connection/streams`` of a ``Connection``.
     /// - Precondition: `descriptor` is not negative.
     public init(descriptor: FileDescriptor, closeWhenDone: Bool = false) {
@@ -96,7 +96,7 @@ open class OutputStream: Stream {
         return unsafe engine.write(UnsafeRawBufferPointer(start: buffer, count: count).bytes)
     }
 
-    /// Ends the output of a socket, while reading goes on: shutdown(2) with `SHUT_WR`.
+    /// Ends the output of a socket, while reading continues: shutdown(2) with `SHUT_WR`.
     ///
     /// Bytes that were written before arrive first. The stream is then at its end; further writes return 0.
     /// In a task, ``finish(timeout:)`` waits for the bytes first.

@@ -56,7 +56,7 @@ package struct DescriptorOwner: Sendable {
     }
 
     /// Called before a second thread of the library begins. In a child of fork(2), two threads that initialize a static
-    /// property at the same time wait for ever: Swift's runtime takes the thread that has called fork for the parent's.
+    /// property at the same time wait forever: Swift's runtime takes the thread that has called fork for the parent's.
     package static func prepare() {
         #if DEBUG
         _ = (tags.load(ordering: .relaxed), process, owners.withLockIfAvailable { $0.count })

@@ -29,7 +29,7 @@ extension ChildProcess {
         public let result: CollectedResult
     }
 
-    /// The most bytes of each output, unless the caller says otherwise.
+    /// The maximum number of bytes of each output, unless the caller says otherwise.
     public static let defaultOutputLimit = 1 << 20
 
     /// How long a program that is being ended may clean up.
@@ -53,7 +53,7 @@ extension ChildProcess {
     ///   - executable: A path if it contains a slash, otherwise a name that is looked up in `PATH`.
     ///   - arguments: The arguments after the program's name.
     ///   - input: What the program reads.
-    ///   - outputLimit: The most bytes of its output, and of its errors.
+    ///   - outputLimit: The maximum number of bytes of its output, and of its errors.
     ///   - timeout: How long the program may take; nil for no limit.
     ///   - configure: Changes the configuration before the program is started, such as its environment, or where it writes. If
     ///     it is not to lead a group, only itself is ended, not what it has started.

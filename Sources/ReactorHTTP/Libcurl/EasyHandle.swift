@@ -95,7 +95,7 @@ struct EasyHandle: ~Copyable {
 
     // In a callback, which may be inside `unpause()`: these are not mutating.
 
-    /// Makes the response under way the last one.
+    /// Makes the current response the last one.
     func stopFollowingRedirects() { reactor_curl_set_long(pointer, CURLOPT_FOLLOWLOCATION, 0) }
 
     /// Makes a redirect to `http` an error.
@@ -163,7 +163,7 @@ extension EasyHandle {
     /// for the larger buffer: CURLOPT_BUFFERSIZE(3) must not change during a transfer.
     private static let decodedBufferSize = 61_440
 
-    /// Longer than any transfer: the session has time-outs of its own, and libcurl's default is five minutes.
+    /// Longer than any transfer: the session has timeouts of its own, and libcurl's default is five minutes.
     private static let noTimeout = Int(Int32.max)
 
     /// - Parameters:

@@ -219,7 +219,7 @@ final class MultiHandle {
         }
     }
 
-    /// Begins a transfer that was held, or continues one that has paused, unless it has to go on waiting. Callbacks of
+    /// Begins a transfer that was held, or continues one that has paused, unless it has to keep waiting. Callbacks of
     /// libcurl are called meanwhile.
     private func resume(_ transfer: RunningTransfer) {
         if case .held = transfer.state { return admit(transfer) }

@@ -174,7 +174,7 @@ private final class Traffic {
         }
     }
 
-    /// Receives on this thread's loop until the end; a write that waited for the peer would wait for ever.
+    /// Receives on this thread's loop until the end; a write that waited for the peer would wait forever.
     private func receive(from peer: SocketPeer) throws -> () -> [UInt8]? {
         var received: [UInt8] = []
         let source = DescriptorSource(peer.descriptor, for: .readable) { [unowned self] source, _ in

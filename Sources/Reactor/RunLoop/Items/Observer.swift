@@ -28,7 +28,7 @@ extension RunLoop {
     ///
     /// Observers of one activity are called in ascending `order`, those of equal order as they were added. They do not
     /// keep a loop running. An observer belongs to one loop, in any of its modes, and to that loop's thread; it is not
-    /// called again while its callback is under way.
+    /// called again while its callback is in progress.
     ///
     /// ```swift
     /// let idle = RunLoop.Observer(for: [.beforeWaiting, .exit]) { _, activity in print(activity) }
@@ -84,7 +84,7 @@ extension RunLoop {
         /// What the observer is, with its label.
         var title: String { name.naming(isBlock ? "block" : "observer") }
 
-        /// Removes the observer from its loop for good and releases its closure.
+        /// Removes the observer from its loop permanently and releases its closure.
         ///
         /// - Precondition: Called on the loop's thread.
         public func invalidate() {

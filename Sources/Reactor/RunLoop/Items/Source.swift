@@ -101,7 +101,7 @@ extension RunLoop {
             }
         }
 
-        /// Removes the source from all its loops for good and releases its closures.
+        /// Removes the source from all its loops permanently and releases its closures.
         public func invalidate() {
             let loops = state.withLock { state in
                 state.isValid = false
@@ -200,7 +200,7 @@ extension RunLoop.Source {
     }
 
     /// Performs the source for a signal from the loop's queues. False if the signal has been served elsewhere, or the
-    /// callback is under way on this loop's stack; the signal is no longer queued then.
+    /// callback is in progress on this loop's stack; the signal is no longer queued then.
     func perform(_ signal: Signal, in core: RunLoop.Core) -> Bool {
         var callbacks: Callbacks?
         state.withLock { state in
@@ -258,7 +258,7 @@ extension RunLoop.Source {
         private var signalEntries = ModeEntries()
         /// Whether the loop's inbox holds a signal of the source. It holds at most one.
         var isInInbox = false
-        /// Whether the callback is under way on the loop's stack. This outlasts the membership: a source that is added
+        /// Whether the callback is in progress on the loop's stack. This outlasts the membership: a source that is added
         /// again meanwhile is not called within itself.
         var isPerforming = false
 

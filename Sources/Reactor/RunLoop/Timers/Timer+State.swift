@@ -15,7 +15,7 @@ extension Timer {
         /// Whether the closure belongs to the thread of a loop.
         let isConfined: Bool
         var isFiring = false
-        /// Whether the callback under way has set another date.
+        /// Whether the running callback has set another date.
         var isMoved = false
 
         /// The index of the only mode that the timer is in, or one of these.

@@ -16,10 +16,11 @@ import Synchronization
 ///
 /// Dates are ``Deadline``s on the monotonic clock, so setting the system's date does not move a timer.
 ///
-/// The loop retains its timers. ``invalidate()`` removes a timer from its loop for good and releases its closure; a timer
+/// The loop retains its timers. ``invalidate()`` removes a timer from its loop permanently and releases its closure; a timer
 /// that does not repeat is invalidated by firing. Every method may be called from any thread.
 ///
-/// A task awaits ``RunLoop/ticks(every:tolerance:inModes:file:line:)``, or sleeps on ``RunLoop/clock(inModes:file:line:)``.
+/// In async code, use ``RunLoop/ticks(every:tolerance:inModes:file:line:)``, or sleeps on
+/// ``RunLoop/clock(inModes:file:line:)``.
 ///
 /// Foundation on Linux differs: there a timer made with an interval fires at once, tolerance is ignored, and no timer is ever
 /// freed.
@@ -148,7 +149,7 @@ public final class Timer: Sendable {
         set { tolerance = newValue }
     }
 
-    /// Removes the timer from its loop for good, and releases its closure.
+    /// Removes the timer from its loop permanently, and releases its closure.
     ///
     /// Called on the loop's thread, no callback begins afterwards; called on another thread, one that has begun may still be
     /// running. Inside the timer's own callback, the closure is released when the callback returns.

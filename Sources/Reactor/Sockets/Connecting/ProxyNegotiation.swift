@@ -53,7 +53,7 @@ struct ProxyNegotiation {
 
     var isComplete: Bool { expected == .nothing && output.isEmpty }
 
-    /// The most bytes to receive next.
+    /// The maximum number of bytes to receive next.
     var missingCount: Int { wantedCount - received.count }
 
     /// The output has been sent.

@@ -7,7 +7,7 @@ import SystemPackage
 /// DNS, and the other services in nsswitch.conf(5). Up to eight lookups run concurrently on queues of the
 /// resolver; further ones wait. The addresses are in the order of RFC 6724, in which to try them.
 ///
-/// A task awaits ``resolve(host:port:family:timeout:)``; a callback on a loop needs no task:
+/// In async code, use ``resolve(host:port:family:timeout:)``; a callback on a loop needs no task:
 ///
 /// ```swift
 /// Resolver.resolve(host: "localhost", port: 80) { answer in

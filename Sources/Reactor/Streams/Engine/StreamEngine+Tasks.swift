@@ -49,7 +49,7 @@ extension StreamEngine {
     /// Whether a delegate or a hand-off receives the stream's events.
     var hasRecipient: Bool { delegate != nil || state.withLock { $0.handoff != nil } }
 
-    /// Whether the opening is still under way. Throws if it failed.
+    /// Whether the opening is still in progress. Throws if it failed.
     func isOpening() throws -> Bool {
         switch status {
         case .opening: return true

@@ -195,7 +195,7 @@ extension StreamEngine {
         refresh()
     }
 
-    /// Checks an opening that takes time. Returns whether it is still under way.
+    /// Checks an opening that takes time. Returns whether it is still in progress.
     @discardableResult
     func advanceOpening() -> Bool {
         state.withLock { state in

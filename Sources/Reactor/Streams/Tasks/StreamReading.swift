@@ -22,7 +22,7 @@ extension StreamEngine {
 }
 
 extension InputStream {
-    /// The most bytes of a chunk, unless the caller says otherwise: as many as a pipe holds.
+    /// The maximum number of bytes of a chunk, unless the caller says otherwise: as many as a pipe holds.
     public static let defaultChunkSize = 65_536
 
     /// Reads the bytes that are there, and waits for the first one without blocking the thread.
@@ -30,7 +30,7 @@ extension InputStream {
     /// The asynchronous form of ``read(upTo:)``. The stream is opened if it is not.
     ///
     /// - Parameters:
-    ///   - size: The most bytes, at least one.
+    ///   - size: The maximum number of bytes, at least one.
     ///   - timeout: How long to wait; nil for no limit.
     /// - Returns: At least one byte; nil at the end.
     /// - Throws: ``IOError``, `Errno.resourceBusy` while another task reads the stream or iterates over it;
@@ -49,7 +49,7 @@ extension InputStream {
     /// They count as read even if `body` throws.
     ///
     /// - Parameters:
-    ///   - size: The most bytes, at least one.
+    ///   - size: The maximum number of bytes, at least one.
     ///   - timeout: How long to wait for the bytes; nil for no limit.
     ///   - body: Called with at least one byte, in the calling code's isolation. It may suspend.
     /// - Returns: What `body` returns; nil at the end.
@@ -129,7 +129,7 @@ extension InputStream {
     /// Bytes that were read before an error stay with the stream: the next read returns them first.
     ///
     /// - Parameters:
-    ///   - limit: The most bytes. A peer can send more than fit into memory.
+    ///   - limit: The maximum number of bytes. A peer can send more than fit into memory.
     ///   - timeout: How long to wait for the end; nil for no limit.
     /// - Returns: The bytes; none at the end.
     /// - Throws: ``IOError``; with `Errno.messageTooLong` if there are more than `limit`. `CancellationError`.

@@ -23,7 +23,7 @@ extension InputStream {
     /// As ``chunks``, of another size, with a timeout, or until a graceful shutdown.
     ///
     /// - Parameters:
-    ///   - size: The most bytes of a chunk, at least one.
+    ///   - size: The maximum number of bytes of a chunk, at least one.
     ///   - timeout: How long each element may take to arrive, from the call of `next()`; nil for no limit. After it the
     ///     iteration throws ``IOError`` with ``IOError/Reason/waitTimedOut``, and has ended.
     ///   - shutdown: Ends the iteration when it begins, also while the next element is awaited; nil for nothing. What has come
@@ -140,7 +140,7 @@ extension InputStream {
 final class EagerReader {
     let use: StreamUse
     var engine: StreamEngine { use.stream.engine }
-    /// The most bytes of the next chunk: about twice those of the last one, so that small chunks take little
+    /// The maximum number of bytes of the next chunk: about twice those of the last one, so that small chunks take little
     /// memory.
     private var window = 4096
     private static let leastWindow = 256

@@ -59,7 +59,7 @@ extension OutputStream {
     ///   - accepted: Set to the number of bytes that the stream has accepted, also if this throws.
     ///   - timeout: How long to wait for all of them to be accepted; nil for no limit.
     /// - Throws: As ``writeAll(_:accepted:timeout:)-(RawSpan,_,_)``; ``IOError`` that names the file if reading fails, and with
-    ///   `Errno.noData` if it ends before the range does. The stream goes on then.
+    ///   `Errno.noData` if it ends before the range does. The stream continues then.
     /// - Precondition: As there; and the range does not begin below 0.
     nonisolated(nonsending) public func writeAll(
         contentsOf file: FileDescriptor, range: Range<Int>, accepted: inout Int, timeout: Duration? = nil
@@ -94,9 +94,9 @@ extension OutputStream {
     }
 
     /// Waits until the kernel has taken all accepted bytes, and ends the output of a socket, while reading
-    /// goes on: the asynchronous form of ``shutDown()``.
+    /// continues: the asynchronous form of ``shutDown()``.
     ///
-    /// - Parameter timeout: How long to wait for the bytes; nil for no limit. After it the output goes on.
+    /// - Parameter timeout: How long to wait for the bytes; nil for no limit. After it the output continues.
     /// - Throws: ``IOError``; `Errno.notSocket` for a stream that is not a socket's, `Errno.resourceBusy` if another
     ///   task is writing it. `CancellationError`.
     /// - Precondition: As for ``writeAll(_:accepted:timeout:)-(RawSpan,_,_)``.
