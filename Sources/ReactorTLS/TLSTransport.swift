@@ -116,7 +116,7 @@ final class TLSTransport: SecureSession {
                 }
                 return 1
             }
-            sendHeld(over: wire)
+            sendHeldIfPossible(over: wire)
             if count > 0 { return .success(count) }
             if let failure { return .failure(failure) }
             return .success(error == SSL_ERROR_ZERO_RETURN ? 0 : nil)
@@ -130,7 +130,7 @@ final class TLSTransport: SecureSession {
         let outcome = perform(over: wire, receiving: receives ? .clearBytes(0) : .nothing) {
             connection.peek()
         }
-        sendHeld(over: wire)
+        sendHeldIfPossible(over: wire)
         return outcome.error != SSL_ERROR_WANT_READ
     }
 
@@ -140,16 +140,20 @@ final class TLSTransport: SecureSession {
     private static let heldLimit = 1 << 20
 
     func send(_ bytes: RawSpan, over wire: SocketWire) throws {
-        sendHeld(over: wire)
+        sendHeldIfPossible(over: wire)
         if let error = socket.sendError ?? failure { throw error }
         if held.isEmpty, canWrite(over: wire) { return try write(bytes, over: wire) }
         if let failure { throw failure }
-        guard held.count + bytes.byteCount <= Self.heldLimit else {
-            let error = TLSError(.protocolViolation("a message of the peer is incomplete"), peer: peer)
-            failure = error
-            throw error
-        }
+        guard held.count + bytes.byteCount <= Self.heldLimit else { throw failIncomplete() }
+        if held.isEmpty { try wire.setHolding(true) }
         held.append(bytes)
+    }
+
+    /// Fails because the peer has sent a part of a message, and the held bytes cannot be sent.
+    private func failIncomplete() -> any Error {
+        let error = TLSError(.protocolViolation("a message of the peer is incomplete"), peer: peer)
+        failure = error
+        return error
     }
 
     private func write(_ bytes: RawSpan, over wire: SocketWire) throws {
@@ -167,19 +171,30 @@ final class TLSTransport: SecureSession {
         return perform(over: wire, receiving: .whatIsAsked) { connection.shakeHands() }.code == 1
     }
 
+    func sendHeld(over wire: SocketWire) throws -> Bool {
+        sendHeldIfPossible(over: wire)
+        if let error = socket.sendError ?? failure { throw error }
+        return held.isEmpty
+    }
+
     /// Sends the held bytes. The next call throws an error of that.
-    private func sendHeld(over wire: SocketWire) {
-        guard !held.isEmpty, failure == nil, socket.sendError == nil, canWrite(over: wire) else { return }
-        let bytes = held
+    private func sendHeldIfPossible(over wire: SocketWire) {
+        guard !held.isEmpty, failure == nil, socket.sendError == nil else { return }
+        guard canWrite(over: wire) else {
+            if connection.hasPeerEnded { _ = failIncomplete() }
+            return
+        }
+        held.withBytes { try? write($0, over: wire) }
+        guard failure == nil, socket.sendError == nil else { return }
         held = []
-        bytes.withBytes { try? write($0, over: wire) }
+        try? wire.setHolding(false)
     }
 
     /// Without close_notify the peer finds a truncation: after an error, or if it has sent a part of a message.
-    func end(over wire: SocketWire) {
-        guard isEstablished, !hasEnded, failure == nil, canWrite(over: wire) else { return }
-        sendHeld(over: wire)
-        guard failure == nil, socket.sendError == nil else { return }
+    func end(over wire: SocketWire) throws {
+        guard isEstablished, !hasEnded else { return }
+        if !held.isEmpty, try !sendHeld(over: wire) { throw failIncomplete() }
+        guard failure == nil, canWrite(over: wire), socket.sendError == nil else { return }
         hasEnded = true
         // SSL_shutdown(3) returns 0, which counts as an error, while the peer has not ended its own output.
         _ = perform(over: wire, receiving: .nothing) { max(connection.shutDown(), 1) }

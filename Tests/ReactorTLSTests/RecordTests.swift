@@ -4,6 +4,7 @@ import Reactor
 import ReactorTLS
 import ReactorTestSupport
 import ReactorTesting
+import SystemPackage
 import Testing
 
 /// Records of another implementation, which arrive together or in pieces.
@@ -68,6 +69,44 @@ import Testing
         #expect(connection.server.isEnded == ends)
         RunLoop.current.serve { !connection.recorder.bytes.isEmpty }
         #expect(connection.recorder.bytes == [9])
+    }
+
+    @Test func `a flush waits for what is written while a ticket has arrived in part`() throws {
+        let connection = try Connection()
+        let (output, ticket) = (connection.client.output, connection.server.ticket())
+        connection.send(ticket[0])
+        // Nothing of the client reads what follows.
+        connection.client.input.remove(from: .current, forMode: .default)
+        _ = output.write([7])
+        let error = #expect(throws: Errno.self) { try output.flush(until: .now) }
+        #expect(error == .timedOut)
+        connection.socket.send(ticket.dropFirst().flatMap { $0 })
+        try output.flush()
+        #expect(connection.server.read(exactly: 1) == [7])
+    }
+
+    @Test(arguments: [false, true])
+    func `ending the output within a message is an error if written bytes are lost`(closes: Bool) throws {
+        let connection = try Connection()
+        let output = connection.client.output
+        connection.send(connection.server.ticket()[0])
+        _ = output.write([7])
+        if closes {
+            connection.client.close()
+        } else {
+            #expect(throws: TLSError.self) { try output.shutDown() }
+        }
+        #expect(output.streamStatus == .error)
+        #expect(output.streamError != nil)
+    }
+
+    @Test func `a peer that ends within a message is an error if written bytes are lost`() throws {
+        let connection = try Connection()
+        connection.send(connection.server.ticket()[0])
+        _ = connection.client.output.write([7])
+        connection.socket.send(connection.server.records { SSL_shutdown($0) })
+        RunLoop.current.serve { connection.client.output.streamStatus == .error }
+        #expect(connection.client.output.streamError is TLSError)
     }
 
     @Test func `a message that never ends is an error for a writer, and leaves none in the queue`() throws {

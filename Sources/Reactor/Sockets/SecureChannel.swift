@@ -66,7 +66,7 @@ final class SecureChannel: Sendable {
             guard try session.continueHandshake(over: wire) else { return false }
             phase.store(.complete, ordering: .sequentiallyConsistent)
             // A thread that ends the output finds the handshake complete, or this finds its wish.
-            if isEnding { session.end(over: wire) }
+            if isEnding { try session.end(over: wire) }
             return true
         }
     }
@@ -130,14 +130,25 @@ final class SecureChannel: Sendable {
         try connection.check(result)
     }
 
-    /// Announces the end of the output, or does so after the handshake.
+    /// Sends the bytes that the session keeps, if it may by now.
+    ///
+    /// - Returns: Whether it keeps none.
+    func sendHeld(for connection: SocketConnection) throws(Errno) -> Bool {
+        let wire = connection.wire
+        let result = state.withLock { state in
+            Result { try state.session?.sendHeld(over: wire) ?? true }
+        }
+        return try connection.check(result)
+    }
+
+    /// Announces the end of the output, or does so after the handshake. Throws if accepted bytes are lost.
     ///
     /// - Returns: Whether the end is announced by now.
     @discardableResult
-    func end(over wire: SocketWire) -> Bool {
+    func end(over wire: SocketWire) throws(Errno) -> Bool {
         hasEnding.store(true, ordering: .sequentiallyConsistent)
         guard phase.load(ordering: .sequentiallyConsistent) == .complete else { return false }
-        state.withLock { $0.session?.end(over: wire) }
+        try wire.connection.check(state.withLock { state in Result { try state.session?.end(over: wire) } })
         return true
     }
 

@@ -16,10 +16,14 @@ package protocol SecureSession: AnyObject {
     ///
     /// - Parameter receives: Whether to receive from the socket, or to look only at what was received before.
     func canReceive(over wire: SocketWire, receives: Bool) -> Bool
-    /// Sends all of `bytes`.
+    /// Sends all of `bytes`, or keeps them until it may: see ``SocketWire/setHolding(_:)``.
     func send(_ bytes: RawSpan, over wire: SocketWire) throws
-    /// Announces the end of the output to the peer.
-    func end(over wire: SocketWire)
+    /// Sends the bytes that it keeps, if it may by now. Receives no clear bytes.
+    ///
+    /// - Returns: Whether it keeps none.
+    func sendHeld(over wire: SocketWire) throws -> Bool
+    /// Announces the end of the output to the peer. Throws if bytes that it keeps are lost.
+    func end(over wire: SocketWire) throws
     /// The value of a property that the session has by itself.
     func property(_ key: Stream.PropertyKey) -> (any Sendable)?
 }
@@ -67,6 +71,13 @@ package struct SocketWire: Sendable {
         let count = try connection.shared.receive(into: &buffer)
         connection.noteReceived(ofSocket: count ?? 0)
         return count
+    }
+
+    /// Notes whether the session keeps bytes that it has accepted: a flush waits for them, and the session is asked to send
+    /// them, though the client may not read.
+    package func setHolding(_ isHolding: Bool) throws(Errno) {
+        try buffer?.setHolding(isHolding)
+        if isHolding { try connection.sendHeldLater() }
     }
 
     /// Sends all of `bytes`, or queues what the socket has no room for.

@@ -253,7 +253,11 @@ final class SocketOutput: SocketHalf, BufferedOutput {
     /// Shuts the socket down for writing, after the buffered bytes and the announcement of the end.
     func shutDown() throws(Errno) {
         if let failure { throw failure }
-        if let channel = connection.channel, !channel.end(over: connection.wire) { return }
+        do throws(Errno) {
+            if let channel = connection.channel, try !channel.end(over: connection.wire) { return }
+        } catch {
+            throw transferFailed(error)
+        }
         try connection.shutDownSocket()
     }
 }

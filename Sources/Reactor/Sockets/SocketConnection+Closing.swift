@@ -51,7 +51,11 @@ extension SocketConnection {
             closing.output?.noteLostBytes(failure)
         }
         if failure == nil, let channel, channel.isEstablished {
-            channel.end(over: SocketWire(connection: self, buffer: closing.buffer))
+            do throws(Errno) {
+                try channel.end(over: SocketWire(connection: self, buffer: closing.buffer))
+            } catch {
+                closing.output?.noteLostBytes(error)
+            }
         }
         let ending: WriteBuffer.Ending = isOwned ? .close : .stop
         // A descriptor that is not closed here is not reset either.

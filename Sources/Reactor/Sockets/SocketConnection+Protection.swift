@@ -78,6 +78,25 @@ extension SocketConnection {
         return true
     }
 
+    /// Has the session send what it keeps, once the rest of the peer's message has come.
+    func sendHeldLater() throws(Errno) {
+        try ResidentThread.streams.runLoop().perform { [weak self] in
+            // Not a source: a message of which only a part has come is rare, and ends with the next packet.
+            Timer.scheduled(every: WriteBufferSender.retryInterval) { timer in
+                guard let self, self.isStillHolding() else { return timer.invalidate() }
+            }
+        }
+    }
+
+    /// Sends what the session keeps, if it may. Returns whether it keeps any, and may send it later.
+    private func isStillHolding() -> Bool {
+        guard let channel, failure == nil, !state.withLock({ $0.isClosed }) else { return false }
+        do throws(Errno) { return try !channel.sendHeld(for: self) } catch {
+            fail(error, on: nil)
+            return false
+        }
+    }
+
     /// Waits until the handshake has succeeded; throws what a read or a write of the half throws if it has
     /// not.
     func waitForHandshake(_ half: Half) throws(Errno) {

@@ -145,6 +145,8 @@ private final class MaskingTransport: SecureSession {
         try wire.send(Masking.records(of: copy).span.bytes)
     }
 
+    func sendHeld(over wire: SocketWire) -> Bool { true }
+
     func end(over wire: SocketWire) {
         if !hasEnded { try? send(.end, [], over: wire) }
         hasEnded = true

@@ -120,7 +120,7 @@ extension BufferedOutput {
 
     func mayAcceptNothing(_ buffer: WriteBuffer?) -> Bool { buffer?.isInUse ?? false }
 
-    var isFlushed: Bool { buffer?.isEmpty ?? true }
+    var isFlushed: Bool { buffer?.isFlushed ?? true }
 
     func whenFlushed(_ callback: FlushCallback) {
         if let buffer { buffer.whenFlushed(callback) } else { callback() }

@@ -54,9 +54,12 @@ final class WriteBuffer: Sendable {
         /// Nil while the stream is open.
         var limits: Limits?
         let process = ProcessIdentity.current
+        /// Whether a secure session has accepted bytes that it cannot send yet: they come behind the queue's.
+        var isHolding = false
         /// How many bytes the kernel has taken.
         var takenCount = 0
-        /// Called when the kernel has taken so many bytes, in this order, or when there will be no more.
+        /// Called when the kernel has taken so many bytes, in this order, or when there will be no more. Those that wait for
+        /// the end of ``isHolding`` have the largest count.
         var flushCallbacks: [(callback: FlushCallback, count: Int)] = []
         /// The descriptor that only the sender uses; nil while there is none left.
         var own: SharedDescriptor?
@@ -86,6 +89,9 @@ final class WriteBuffer: Sendable {
     }
 
     var isEmpty: Bool { isDrained.load(ordering: .acquiring) }
+
+    /// Whether the kernel has taken every byte that was accepted.
+    var isFlushed: Bool { isEmpty && !state.withLock { $0.isHolding } }
 
     /// Whether writes go through the buffer: its size is not 0, or it still has bytes from an earlier size.
     var isInUse: Bool { !isEmpty || limit > 0 }
@@ -123,7 +129,7 @@ final class WriteBuffer: Sendable {
 
     /// Waits until the kernel has taken every byte.
     func flush(until deadline: Deadline) throws(Errno) {
-        let isDone = wait(until: deadline) { $0.queue.isEmpty }
+        let isDone = wait(until: deadline) { $0.isFlushed }
         if let failure { throw failure }
         guard isDone else { throw .timedOut }
     }
@@ -131,22 +137,24 @@ final class WriteBuffer: Sendable {
     /// Calls `callback` when the kernel has taken every byte that was accepted before, or the sending has failed, or the stream
     /// is closed.
     func whenFlushed(_ callback: FlushCallback) {
-        call(callback) { $0.queue.isEmpty || !$0.queue.isOpen ? nil : $0.queue.contents.count }
+        call(callback) { state in
+            if state.isFlushed || !state.queue.isOpen { return nil }
+            return state.isHolding ? .max : state.acceptedCount
+        }
     }
 
     /// Calls `callback` at the low-water mark, or when the sending has failed or the stream is closed.
     func whenRoom(_ callback: FlushCallback) {
-        call(callback) { $0.isAtLowWaterMark ? nil : $0.queue.contents.count - $0.queue.limit / 4 }
+        call(callback) { $0.isAtLowWaterMark ? nil : $0.acceptedCount - $0.queue.limit / 4 }
     }
 
-    /// Calls `callback` once `count` further bytes have been taken; at once if that is nil.
+    /// Calls `callback` once `count` bytes have been taken; at once if that is nil.
     private func call(_ callback: FlushCallback, after count: (borrowing State) -> Int?) {
         let isDone = state.withLock { state in
             state.flushCallbacks.removeAll { !$0.callback.isWaiting }
             guard let count = count(state) else { return true }
-            let index = state.flushCallbacks.firstIndex { $0.count > state.takenCount + count }
-            state.flushCallbacks.insert(
-                (callback, state.takenCount + count), at: index ?? state.flushCallbacks.count)
+            let index = state.flushCallbacks.firstIndex { $0.count > count }
+            state.flushCallbacks.insert((callback, count), at: index ?? state.flushCallbacks.count)
             return false
         }
         if isDone { callback() }
@@ -159,13 +167,27 @@ final class WriteBuffer: Sendable {
         let due = state.withLock { state in
             // In the order of their counts.
             let count =
-                state.queue.isEmpty || !state.queue.isOpen
+                state.isFlushed || !state.queue.isOpen
                 ? state.flushCallbacks.count
                 : state.flushCallbacks.prefix { $0.count <= state.takenCount }.count
             defer { state.flushCallbacks.removeFirst(count) }
             return state.flushCallbacks.prefix(count)
         }
         for (callback, _) in due { callback() }
+    }
+
+    /// Notes whether a secure session has accepted bytes that it cannot send yet. A flush waits for them until the stream is
+    /// closed.
+    ///
+    /// Its callbacks are called later, by the streams thread, as the session is locked.
+    func setHolding(_ isHolding: Bool) throws(Errno) {
+        let loop = try ResidentThread.streams.runLoop()
+        state.withLock { state in
+            state.isHolding = isHolding && state.queue.isOpen
+            if !state.isHolding { state.countFlushes() }
+        }
+        changed.broadcast()
+        if !isHolding { loop.perform { [self] in callFlushCallbacks() } }
     }
 
     private func wait(until deadline: Deadline, _ condition: (State) -> Bool) -> Bool {
@@ -238,6 +260,7 @@ final class WriteBuffer: Sendable {
         let (isPending, sender) = state.withLock { state -> (Bool, LoopOwned<WriteBufferSender>?) in
             if let limits {
                 state.queue.end()
+                state.isHolding = false
                 state.limits = limits
                 isAwaited = !state.flushCallbacks.isEmpty
             }
@@ -271,7 +294,7 @@ final class WriteBuffer: Sendable {
     /// Drops the bytes, and accepts no more. Returns whether there were any, and the sender.
     private func drop(_ error: Errno) -> (hasLost: Bool, LoopOwned<WriteBufferSender>?) {
         let dropped = state.withLock { state in
-            defer { state.phase = .idle }
+            defer { (state.phase, state.isHolding) = (.idle, false) }
             return (state.queue.cancel(error).count > 0, state.sender)
         }
         isDrained.store(true, ordering: .releasing)
@@ -344,6 +367,19 @@ extension WriteBuffer.State {
 
     fileprivate var sender: LoopOwned<WriteBufferSender>? {
         if case .sending(let sender) = phase { sender } else { nil }
+    }
+
+    fileprivate var isFlushed: Bool { queue.isEmpty && !isHolding }
+
+    /// How many bytes the kernel has taken once it has taken those of the queue.
+    fileprivate var acceptedCount: Int { takenCount + queue.contents.count }
+
+    /// Has the callbacks that have waited for the end of ``isHolding`` wait for the bytes of the queue.
+    fileprivate mutating func countFlushes() {
+        for index in flushCallbacks.indices.reversed() {
+            guard flushCallbacks[index].count == .max else { return }
+            flushCallbacks[index].count = acceptedCount
+        }
     }
 
     /// Whether no more than a quarter is used: low enough that a delegate is not called for every few bytes

@@ -44,7 +44,7 @@ final class WriteBufferSender {
     }
 
     /// 20 ms: rare enough to cost nothing, and short for a peer that waits.
-    private static let retryInterval: Duration = .milliseconds(20)
+    static let retryInterval: Duration = .milliseconds(20)
 
     /// Restarts the timer of a stream that is closed: the peer takes a byte in time, or takes too long in all.
     func expectProgress() {

@@ -241,7 +241,7 @@ extension StreamEngine {
             try backend.shutDown()
             state.withLock { $0.machine.shutDown() }
         } catch {
-            if error != .notSocket { state.withLock { $0.machine.fail(error) } }
+            if error != .notSocket { fail(error) }
             refresh()
             throw error
         }

@@ -223,7 +223,7 @@ extension StreamEngine {
 
     /// Reports that accepted bytes are lost. That is an error of a closed stream too.
     func noteLostBytes(_ error: Errno) {
-        state.withLock { $0.machine.loseBytes(error) }
+        state.withLock { $0.machine.loseBytes($0.backend.refusal ?? error) }
         refresh()
     }
 
