@@ -27,18 +27,4 @@ import Testing
             #expect(outside.wait() == worker)
         }
     }
-
-    @Test func `the clock does not jump while work waits for a group`() {
-        withVirtualTime { _ in
-            let (loop, group) = (RunLoop.current, DispatchGroup())
-            Timer.scheduled(after: .seconds(3600)) { _ in
-                Issue.record("The clock has jumped.")
-                loop.stop()
-            }
-            group.enter()
-            DispatchWorkers.run(after: group) { loop.perform { loop.stop() } }
-            DispatchQueue.global().asyncAfter(deadline: .now() + .milliseconds(50)) { group.leave() }
-            loop.run(in: .default)
-        }
-    }
 }

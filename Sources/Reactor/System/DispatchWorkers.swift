@@ -90,17 +90,6 @@ package enum DispatchWorkers {
         }
     }
 
-    /// Runs `work` as ``run(on:_:)`` does, once `group` is empty.
-    package static func run(after group: DispatchGroup, _ work: @escaping @Sendable () -> Void) {
-        do throws(Errno) { try prepare() } catch {
-            return run {
-                group.wait()
-                work()
-            }
-        }
-        group.notify(queue: .global(), execute: noted(work))
-    }
-
     /// Suspends the task for `duration`, which a timer of libdispatch ends.
     ///
     /// - Throws: `Errno.canceled`; as ``prepare()``.

@@ -88,6 +88,34 @@ import Testing
         try sink.queue.send(record(0))
     }
 
+    @Test func `a flush of a file waits for no message that is sent after it`() async throws {
+        let (folder, pipe) = (TemporaryFolder(), try TestPipe())
+        let file = try FileDescriptor.open(
+            "\(folder.path)/log", .writeOnly, options: .create, permissions: .ownerReadWrite)
+        let queue = SendQueue(to: OutputStream(descriptor: file, closeWhenDone: true), limit: 200_000)
+        // From now on the file is as slow as the test wants.
+        _ = try pipe.writeEnd.duplicate(as: file)
+        try queue.send([UInt8](repeating: 1, count: 100_000))
+        // The file's writer has begun.
+        #expect(try read(1, from: pipe.readEnd) == 1)
+        let flush = Task.immediate { try await queue.flush() }
+        try queue.send([UInt8](repeating: 2, count: 100_000))
+        #expect(try read(99_999, from: pipe.readEnd) == 1)
+        try await flush.value
+        #expect(try read(100_000, from: pipe.readEnd) == 2)
+    }
+
+    /// The last of the next `count` bytes.
+    private func read(_ count: Int, from descriptor: FileDescriptor) throws -> UInt8 {
+        var (bytes, left) = ([UInt8](repeating: 0, count: count), count)
+        while left > 0 {
+            left -= try bytes.withUnsafeMutableBytes { bytes in
+                try descriptor.read(into: UnsafeMutableRawBufferPointer(rebasing: bytes[(count - left)...]))
+            }
+        }
+        return bytes[count - 1]
+    }
+
     private final class Silent: ConnectionDelegate {
         func connection(_ connection: Connection, handle event: Connection.Event) {}
     }

@@ -9,3 +9,40 @@ extension FlushCallback {
     /// Releases the closure, which is not called any more.
     func cancel() { _ = take() }
 }
+
+/// The callbacks of an output that wait until so many bytes have been taken.
+struct FlushCallbacks {
+    /// How many bytes have been taken.
+    private(set) var takenCount = 0
+    /// In the order of their counts.
+    private var waiting: [(callback: FlushCallback, count: Int)] = []
+
+    var isEmpty: Bool { waiting.isEmpty }
+
+    /// How many are still to be called.
+    var waitingCount: Int { waiting.count { $0.callback.isWaiting } }
+
+    /// Has `callback` called when ``takenCount`` is `count`.
+    mutating func add(_ callback: FlushCallback, at count: Int) {
+        waiting.removeAll { !$0.callback.isWaiting }
+        let index = waiting.firstIndex { $0.count > count }
+        waiting.insert((callback, count), at: index ?? waiting.count)
+    }
+
+    /// Sets the count of those that wait for more bytes than `count`.
+    mutating func limit(to count: Int) {
+        for index in waiting.indices.reversed() {
+            guard waiting[index].count > count else { return }
+            waiting[index].count = count
+        }
+    }
+
+    mutating func take(_ count: Int) { takenCount += count }
+
+    /// Removes the callbacks that are due; all of them if nothing more will be taken.
+    mutating func removeDue(all isOver: Bool) -> [FlushCallback] {
+        let count = isOver ? waiting.count : waiting.prefix { $0.count <= takenCount }.count
+        defer { waiting.removeFirst(count) }
+        return waiting.prefix(count).map { $0.callback }
+    }
+}

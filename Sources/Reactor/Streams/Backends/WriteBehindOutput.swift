@@ -21,11 +21,15 @@ final class WriteBehindOutput: OutputBackend {
         var spare: [UInt8] = []
         /// The number of bytes that the writer is writing.
         var writingCount = 0
+        /// Called when the bytes before them are written, or the file has failed.
+        var flushes = FlushCallbacks()
         var isWriting = false
         /// The final offset, once closed.
         var lastOffset: Int?
 
-        var room: Int { waiting.limit - waiting.contents.count - writingCount }
+        /// The number of bytes that are accepted and not written.
+        var count: Int { waiting.contents.count + writingCount }
+        var room: Int { waiting.limit - count }
         var failure: Errno? { waiting.consumerFailure }
     }
 
@@ -109,13 +113,16 @@ final class WriteBehindOutput: OutputBackend {
             let result = batch.withBytes { bytes in
                 Result { () throws(Errno) in try writeAll(bytes) }
             }
-            let engine = state.withLock { state in
+            let (engine, due) = state.withLock { state in
                 state.spare = batch
                 state.writingCount = 0
+                state.flushes.take(batch.count)
                 if case .failure(let failure) = result { state.waiting.cancel(failure) }
-                return state.engine
+                return (state.engine, state.flushes.removeDue(all: state.failure != nil))
             }
             engine?.refresh()
+            // Not here: a callback may release the stream, which then waits for this writer.
+            if !due.isEmpty { DispatchWorkers.run { for callback in due { callback() } } }
         }
         writer.leave()
         PendingOutput.end()
@@ -123,16 +130,25 @@ final class WriteBehindOutput: OutputBackend {
 
     func flush(until deadline: Deadline) throws(Errno) {
         guard !isInherited else { return }
-        let time = DispatchTime(uptimeNanoseconds: UInt64(max(deadline.kernelNanoseconds, 0)))
-        let isDone = writer.wait(timeout: deadline == .distantFuture ? .distantFuture : time) == .success
+        let changed = EventCount()
+        let callback = FlushCallback { changed.broadcast() }
+        defer { callback.cancel() }
+        whenFlushed(callback)
+        let isDone = changed.wait(until: deadline) { callback.isWaiting ? nil : () } != nil
         if let failure = state.withLock({ $0.failure }) { throw failure }
         guard isDone else { throw .timedOut }
     }
 
-    var isFlushed: Bool { isInherited || !state.withLock { $0.isWriting } }
+    var isFlushed: Bool { isInherited || state.withLock { $0.count == 0 } }
 
     func whenFlushed(_ callback: FlushCallback) {
-        DispatchWorkers.run(after: writer) { callback() }
+        if isInherited { return callback() }
+        let isDone = state.withLock { state in
+            if state.count == 0 || state.failure != nil { return true }
+            state.flushes.add(callback, at: state.flushes.takenCount + state.count)
+            return false
+        }
+        if isDone { callback() }
     }
 
     private func nextBatch() -> [UInt8]? {

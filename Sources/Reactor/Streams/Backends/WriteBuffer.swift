@@ -56,11 +56,9 @@ final class WriteBuffer: Sendable {
         let process = ProcessIdentity.current
         /// Whether a secure session has accepted bytes that it cannot send yet: they come behind the queue's.
         var isHolding = false
-        /// How many bytes the kernel has taken.
-        var takenCount = 0
-        /// Called when the kernel has taken so many bytes, in this order, or when there will be no more. Those that wait for
-        /// the end of ``isHolding`` have the largest count.
-        var flushCallbacks: [(callback: FlushCallback, count: Int)] = []
+        /// Called when the kernel has taken the bytes before them, or when there will be no more. Those that wait for the end
+        /// of ``isHolding`` have the largest count.
+        var flushes = FlushCallbacks()
         /// The descriptor that only the sender uses; nil while there is none left.
         var own: SharedDescriptor?
         var engine: StreamEngine
@@ -151,29 +149,21 @@ final class WriteBuffer: Sendable {
     /// Calls `callback` once `count` bytes have been taken; at once if that is nil.
     private func call(_ callback: FlushCallback, after count: (borrowing State) -> Int?) {
         let isDone = state.withLock { state in
-            state.flushCallbacks.removeAll { !$0.callback.isWaiting }
             guard let count = count(state) else { return true }
-            let index = state.flushCallbacks.firstIndex { $0.count > count }
-            state.flushCallbacks.insert((callback, count), at: index ?? state.flushCallbacks.count)
+            state.flushes.add(callback, at: count)
             return false
         }
         if isDone { callback() }
     }
 
     /// How many callbacks are still to be called.
-    var waitingFlushCount: Int { state.withLock { $0.flushCallbacks.count { $0.callback.isWaiting } } }
+    var waitingFlushCount: Int { state.withLock { $0.flushes.waitingCount } }
 
     fileprivate func callFlushCallbacks() {
         let due = state.withLock { state in
-            // In the order of their counts.
-            let count =
-                state.isFlushed || !state.queue.isOpen
-                ? state.flushCallbacks.count
-                : state.flushCallbacks.prefix { $0.count <= state.takenCount }.count
-            defer { state.flushCallbacks.removeFirst(count) }
-            return state.flushCallbacks.prefix(count)
+            state.flushes.removeDue(all: state.isFlushed || !state.queue.isOpen)
         }
-        for (callback, _) in due { callback() }
+        for callback in due { callback() }
     }
 
     /// Notes whether a secure session has accepted bytes that it cannot send yet. A flush waits for them until the stream is
@@ -184,7 +174,7 @@ final class WriteBuffer: Sendable {
         let loop = try ResidentThread.streams.runLoop()
         state.withLock { state in
             state.isHolding = isHolding && state.queue.isOpen
-            if !state.isHolding { state.countFlushes() }
+            if !state.isHolding { state.flushes.limit(to: state.acceptedCount) }
         }
         changed.broadcast()
         if !isHolding { loop.perform { [self] in callFlushCallbacks() } }
@@ -262,7 +252,7 @@ final class WriteBuffer: Sendable {
                 state.queue.end()
                 state.isHolding = false
                 state.limits = limits
-                isAwaited = !state.flushCallbacks.isEmpty
+                isAwaited = !state.flushes.isEmpty
             }
             guard case .sending(let sender) = state.phase else { return (false, nil) }
             state.ending = max(state.ending, ending)
@@ -339,7 +329,7 @@ extension WriteBuffer {
             let before = state.queue.contents.count
             let progress = state.send(to: descriptor, client)
             let sent = before - state.queue.contents.count
-            state.takenCount += sent
+            state.flushes.take(sent)
             if state.queue.isEmpty { isDrained.store(true, ordering: .releasing) }
             let isAwaited = state.isAwaited && state.isAtLowWaterMark
             if isAwaited { state.isAwaited = false }
@@ -372,15 +362,7 @@ extension WriteBuffer.State {
     fileprivate var isFlushed: Bool { queue.isEmpty && !isHolding }
 
     /// How many bytes the kernel has taken once it has taken those of the queue.
-    fileprivate var acceptedCount: Int { takenCount + queue.contents.count }
-
-    /// Has the callbacks that have waited for the end of ``isHolding`` wait for the bytes of the queue.
-    fileprivate mutating func countFlushes() {
-        for index in flushCallbacks.indices.reversed() {
-            guard flushCallbacks[index].count == .max else { return }
-            flushCallbacks[index].count = acceptedCount
-        }
-    }
+    fileprivate var acceptedCount: Int { flushes.takenCount + queue.contents.count }
 
     /// Whether no more than a quarter is used: low enough that a delegate is not called for every few bytes
     /// and has room for a whole piece, high enough that the sender does not run out of bytes meanwhile.
