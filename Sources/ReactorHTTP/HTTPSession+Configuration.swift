@@ -64,12 +64,9 @@ extension HTTPSession {
         /// The default settings.
         public init() {}
 
-        /// The time before the retry of this number, from 1 on.
-        func delay(ofRetry number: Int) -> Duration {
-            guard retryDelay > .zero else { return .zero }
-            var delays = Backoff(first: retryDelay, limit: max(retryDelay, .seconds(3600)))
-            for _ in 1..<number { _ = delays.nextBound() }
-            return delays.nextBound()
+        /// The times before the retries of a transfer; nil for none.
+        var retryDelays: Backoff? {
+            retryDelay > .zero ? Backoff(first: retryDelay, limit: max(retryDelay, .seconds(3600))) : nil
         }
 
         var hasTimeouts: Bool { connectTimeout != nil || idleTimeout != nil || totalTimeout != nil }

@@ -34,6 +34,7 @@ final class RunningTransfer {
     /// From the beginning of an attempt until libcurl has finished with it.
     var easy: EasyHandle?
     private var attemptCount = 0
+    private lazy var retryDelays = configuration.retryDelays
     /// Why the transfer has failed whose sink still writes what it has received.
     private var failure: HTTPError?
     /// Whether bytes that libcurl has held are taken without room: it would copy what is left each time.
@@ -115,7 +116,7 @@ final class RunningTransfer {
         guard attemptCount <= configuration.retries, transfer.request.isIdempotent,
             upload?.isRepeatable != false, error.kind.isTransient, sink.restart()
         else { return nil }
-        return configuration.delay(ofRetry: attemptCount)
+        return retryDelays?.nextBound() ?? .zero
     }
 
     func finish() -> Result<HTTPTransfer.Response?, HTTPError> {
