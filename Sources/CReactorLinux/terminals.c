@@ -263,20 +263,21 @@ static struct scope *inner(struct scope *scope) {
     return found;
 }
 
+// Leaves the settings to the next inner scope, if there is one, which then restores those from before this scope.
+static void leave_or_hand_over(struct scope *scope, struct scope *heir) {
+    if (!heir) return leave(scope);
+    atomic_store(&heir->restored, atomic_load(&scope->restored));
+    if (atomic_exchange(&scope->is_entered, false)) show(scope->output, scope->leaving);
+}
+
 void reactor_terminal_end(void *token) {
     struct scope *scope = token;
     lock();
     struct scope *heir = inner(scope);
-    if (heir) {
-        // It keeps its settings, and restores those from before this scope.
-        atomic_store(&heir->restored, atomic_load(&scope->restored));
-        if (atomic_exchange(&scope->is_entered, false)) show(scope->output, scope->leaving);
-    } else {
-        leave(scope);
-    }
+    leave_or_hand_over(scope, heir);
     atomic_store(&scope->is_taken, false);
     // The process may have continued after a stop meanwhile.
-    if (!heir) leave(scope);
+    leave_or_hand_over(scope, heir);
     if (--scope_count == 0) catch_signals(false);
     unlock();
 }
