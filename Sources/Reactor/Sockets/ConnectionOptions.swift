@@ -5,7 +5,7 @@ import SystemPackage
 public struct ConnectionOptions: Sendable, Hashable {
     static let standard = ConnectionOptions()
     /// Those of a pair of streams of Cocoa's: the kernel collects small writes.
-    static let pair = ConnectionOptions(noDelay: false)
+    package static let pair = ConnectionOptions(noDelay: false)
 
     /// How long name resolution, connecting, the proxy's part and the TLS handshake may take together before opening fails
     /// with `Errno.timedOut`. 75 s unless set.

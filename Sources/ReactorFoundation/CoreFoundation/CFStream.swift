@@ -65,11 +65,6 @@ public func CFStreamCreatePairWithSocket(
     unsafe store(connection.streams, in: readStream, writeStream)
 }
 
-extension Connection.Options {
-    /// Those of Cocoa's pairs: the kernel collects small writes.
-    fileprivate static var pair: Self { Self(noDelay: false) }
-}
-
 /// `Stream.getBoundStreams(withBufferSize:inputStream:outputStream:)`.
 public func CFStreamCreateBoundPair(
     _ allocator: CFAllocator?,
