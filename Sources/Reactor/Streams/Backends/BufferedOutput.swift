@@ -133,9 +133,19 @@ extension BufferedOutput {
             return buffer.whenRoom(callback)
         }
         // Neither the end of a handshake nor a free descriptor is reported.
-        guard let loop = try? ResidentThread.streams.runLoop() else { return callback() }
-        loop.perform { Timer.scheduled(after: .milliseconds(20)) { _ in callback() } }
+        let interval = WriteBufferSender.retryInterval
+        if let loop = try? ResidentThread.streams.runLoop() {
+            return loop.perform { Timer.scheduled(after: interval) { _ in callback() } }
+        }
+        DispatchWorkers.run {
+            _ = EventCount().wait(until: .now + interval) { nil as Void? }
+            callback()
+        }
     }
+
+    var stallLimits: WriteBuffer.Limits { WriteBuffer.Limits() }
+
+    func limitStall(_ isLimited: Bool) { buffer?.setLimits(isLimited ? stallLimits : nil) }
 
     func flush(until deadline: Deadline) throws(Errno) {
         try buffer?.flush(until: deadline)
