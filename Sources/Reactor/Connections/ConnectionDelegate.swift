@@ -112,7 +112,7 @@ extension Connection {
 
     /// Sends bytes that it borrows, such as a part of an array; otherwise as ``send(_:)-([UInt8])``.
     public func send(_ bytes: RawSpan) throws {
-        try sending.withLock { _ in try withTurn { _ in try sendWhole(bytes) } }
+        try withTurn { try sendWhole(bytes) }
     }
 
     /// Sends a text in UTF-8; otherwise as ``send(_:)-([UInt8])``.
@@ -124,7 +124,7 @@ extension Connection {
     /// - Throws: ``IOError`` with `Errno.resourceBusy` while a task writes or finishes, `Errno.socketNotConnected` before the
     ///   connection is open, or the error of the connection.
     public func sendEnd() throws {
-        try sending.withLock { _ in try withTurn { _ in try endOutput() } }
+        try withTurn { try endOutput() }
         closeAfterBothEnds()
     }
 
@@ -143,15 +143,20 @@ extension Connection {
     }
 
     /// Calls `body`, which writes without waiting, unless a task writes or the connection is not open yet.
-    private func withTurn<Result>(_ body: (OutputStream) throws -> Result) throws -> Result {
+    private func withTurn(_ body: () throws -> Void) throws {
         let engine = halves.output.engine
         switch engine.status {
         case .notOpen, .opening: throw engine.failure(.socketNotConnected)
         default: break
         }
-        guard turns.takeIfFree() else { throw engine.failure(.resourceBusy) }
-        defer { turns.pass() }
-        return try body(halves.output)
+        var next: (@Sendable () -> Void)?
+        // A queue's sending, which may release a client's keys.
+        defer { next?() }
+        try sending.withLock { _ in
+            guard turns.takeIfFree() else { throw engine.failure(.resourceBusy) }
+            defer { next = turns.passLater() }
+            try body()
+        }
     }
 
     private func sendWhole(_ bytes: RawSpan) throws {

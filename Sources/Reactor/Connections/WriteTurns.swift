@@ -74,14 +74,18 @@ struct WriteTurns: ~Copyable, Sendable {
     }
 
     /// Passes the turn on to the write that has waited longest, and lets the flushes before it continue.
-    func pass() {
+    func pass() { passLater()?() }
+
+    /// Passes the turn on as ``pass()``, and returns what the caller calls with nothing locked.
+    func passLater() -> (@Sendable () -> Void)? {
         while let waiter = next() {
             switch waiter {
-            case .call(let body): return body()
+            case .call(let body): return body
             // A task that has given up does not take the turn.
-            case .task(let wait, let takesTurn): if wait.end(), takesTurn { return }
+            case .task(let wait, let takesTurn): if wait.end(), takesTurn { return nil }
             }
         }
+        return nil
     }
 
     /// Takes the first waiter; nil, and the turn is free, if there is none.

@@ -116,6 +116,34 @@ import Testing
         return bytes[count - 1]
     }
 
+    /// Uses the connection when it is released.
+    private final class UsingKey: Hashable, Sendable {
+        let connection: Connection
+
+        init(_ connection: Connection) { self.connection = connection }
+
+        deinit { try? connection.send("") }
+
+        static func == (left: UsingKey, right: UsingKey) -> Bool { left === right }
+
+        func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
+    }
+
+    @Test func `a queue that sends once another thread has sent calls nothing that holds the connection`()
+        async throws
+    {
+        let (peer, other) = try SocketPeer.pair()
+        let connection = Connection(descriptor: other, options: .init(writeBufferSize: 10_000_000))
+        try await connection.open()
+        let queue = SendQueue(to: connection)
+        let sender = try JoinableThread { for _ in 0..<20_000 { try? connection.send([0]) } }
+        let reader = try JoinableThread { _ = peer.receiveToEnd() }
+        for _ in 0..<20_000 { try? queue.send([1], replacing: UsingKey(connection)) }
+        sender.join()
+        connection.close()
+        reader.join()
+    }
+
     private final class Silent: ConnectionDelegate {
         func connection(_ connection: Connection, handle event: Connection.Event) {}
     }
