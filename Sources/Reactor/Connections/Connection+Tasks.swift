@@ -264,7 +264,7 @@ extension Connection {
         }
         do throws(Errno) {
             try await turns.waitForWrites(until: deadline, at: place)
-            try await waitForFlush(of: engine, until: deadline, at: place)
+            try await waitForFlush(until: deadline, at: place, engine.backend.whenFlushed)
         } catch {
             throw failure(error)
         }
@@ -315,11 +315,11 @@ extension Connection {
     /// When a wait for `timeout` ends, and where the task waits.
     private func limit(
         _ timeout: Duration?, _ isolation: (any Actor)?
-    ) throws -> (place: (loop: RunLoop, executor: RunLoop.Executor), deadline: Deadline?) {
+    ) throws -> (place: TaskPlace, deadline: Deadline?) {
         let home = halves.output.engine.scheduledPlace?.loop
         do throws(Errno) {
             let place = try RunLoop.place(of: isolation, orOn: home)
-            return (place, timeout.deadline(on: place.0))
+            return (place, timeout.deadline(on: place.loop))
         } catch {
             throw failure(error)
         }

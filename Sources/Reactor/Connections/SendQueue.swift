@@ -147,15 +147,11 @@ public final class SendQueue: Sendable {
         _ = try engine.isFlushed()
     }
 
-    nonisolated(nonsending) private func flush(
-        until deadline: Deadline?, at place: (loop: RunLoop, executor: RunLoop.Executor)
-    ) async throws(Errno) {
-        var callback: FlushCallback?
-        defer { callback?.cancel() }
-        try await suspendTask(until: deadline, at: place) { wait in
-            let new = FlushCallback { wait.end() }
-            callback = new
-            if state.withLock({ $0.flushLater(new) }) { engine.backend.whenFlushed(new) }
+    nonisolated(nonsending) private func flush(until deadline: Deadline?, at place: TaskPlace)
+        async throws(Errno)
+    {
+        try await waitForFlush(until: deadline, at: place) { callback in
+            if state.withLock({ $0.flushLater(callback) }) { engine.backend.whenFlushed(callback) }
         }
     }
 
@@ -325,14 +321,11 @@ extension SendQueue {
 
     nonisolated(nonsending) private func waiting(
         _ timeout: Duration?, _ isolation: (any Actor)?,
-        _ wait:
-            nonisolated(nonsending) (Deadline?, (loop: RunLoop, executor: RunLoop.Executor))
-            async throws(Errno)
-            -> Void
+        _ wait: nonisolated(nonsending) (Deadline?, TaskPlace) async throws(Errno) -> Void
     ) async throws {
         do throws(Errno) {
             let place = try RunLoop.place(of: isolation, orOn: engine.scheduledPlace?.loop)
-            try await wait(timeout.deadline(on: place.0), place)
+            try await wait(timeout.deadline(on: place.loop), place)
         } catch {
             // The next in line may fit in the room that this one did not have.
             state.withLock { $0.removeEnded() }

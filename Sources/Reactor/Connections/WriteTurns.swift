@@ -41,7 +41,7 @@ struct WriteTurns: ~Copyable, Sendable {
     /// Waits for the turn, which the caller then passes on. The parameters and errors are those of
     /// ``suspendTask(until:at:_:)``.
     nonisolated(nonsending) func take(
-        until deadline: Deadline?, at place: (loop: RunLoop, executor: RunLoop.Executor)
+        until deadline: Deadline?, at place: TaskPlace
     ) async throws(Errno) {
         if takeIfFree() { return }
         try await wait(until: deadline, at: place, takesTurn: true)
@@ -50,14 +50,14 @@ struct WriteTurns: ~Copyable, Sendable {
     /// Waits until the writes that were called before have ended. The parameters and errors are those of
     /// ``suspendTask(until:at:_:)``.
     nonisolated(nonsending) func waitForWrites(
-        until deadline: Deadline?, at place: (loop: RunLoop, executor: RunLoop.Executor)
+        until deadline: Deadline?, at place: TaskPlace
     ) async throws(Errno) {
         guard state.withLock({ $0.isTaken }) else { return }
         try await wait(until: deadline, at: place, takesTurn: false)
     }
 
     nonisolated(nonsending) private func wait(
-        until deadline: Deadline?, at place: (loop: RunLoop, executor: RunLoop.Executor), takesTurn: Bool
+        until deadline: Deadline?, at place: TaskPlace, takesTurn: Bool
     ) async throws(Errno) {
         do throws(Errno) {
             try await suspendTask(until: deadline, at: place) { wait in
@@ -102,16 +102,16 @@ extension WriteTurns.Waiter {
     fileprivate var hasGivenUp: Bool { if case .task(let wait, _) = self { wait.hasEnded } else { false } }
 }
 
-/// Suspends the task until the kernel has taken the bytes that `engine` has accepted, or the output has failed or is closed.
-/// The other parameters and the errors are those of ``suspendTask(until:at:_:)``.
+/// Suspends the task until the callback that `register` is called with has been called. The other parameters and the errors are
+/// those of ``suspendTask(until:at:_:)``.
 nonisolated(nonsending) func waitForFlush(
-    of engine: StreamEngine, until deadline: Deadline?, at place: (loop: RunLoop, executor: RunLoop.Executor)
+    until deadline: Deadline?, at place: TaskPlace, _ register: (FlushCallback) -> Void
 ) async throws(Errno) {
     var callback: FlushCallback?
     defer { callback?.cancel() }
     try await suspendTask(until: deadline, at: place) { wait in
         let new = FlushCallback { wait.end() }
         callback = new
-        engine.backend.whenFlushed(new)
+        register(new)
     }
 }

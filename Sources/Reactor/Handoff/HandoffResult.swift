@@ -30,8 +30,8 @@ extension InputStream {
         let scheduled = engine.scheduledPlace
         let parker: TaskParker
         do throws(Errno) {
-            let (loop, executor) = try RunLoop.place(of: #isolation, orOn: scheduled?.loop)
-            parker = TaskParker(on: loop, executor)
+            let place = try RunLoop.place(of: #isolation, orOn: scheduled?.loop)
+            parker = TaskParker(on: place.loop, place.executor)
         } catch {
             throw engine.failure(error)
         }

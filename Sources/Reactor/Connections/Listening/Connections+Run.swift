@@ -33,7 +33,7 @@ extension Listener {
     ) async throws {
         let place: RunLoop
         do throws(Errno) {
-            place = if let loop { loop } else { try RunLoop.place(of: #isolation, orOn: .main).0 }
+            place = if let loop { loop } else { try RunLoop.place(of: #isolation, orOn: .main).loop }
         } catch {
             throw CancellationError()
         }

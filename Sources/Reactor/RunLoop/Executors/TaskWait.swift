@@ -37,15 +37,20 @@ final class TaskWait: Sendable {
     }
 }
 
+/// Where a task waits: a loop, in whose time it waits, and an executor of that, in whose modes.
+struct TaskPlace {
+    let loop: RunLoop
+    let executor: RunLoop.Executor
+}
+
 /// Suspends the task until the wait that `begin` is called with is ended.
 ///
 /// - Parameters:
 ///   - deadline: When to give up; nil for never.
-///   - place: The loop whose time that is, and its executor, in whose modes the task waits.
+///   - place: Where the task waits.
 /// - Throws: The wait's error; `Errno.timedOut`; `Errno.canceled`, also when the loop's thread ends.
 nonisolated(nonsending) func suspendTask(
-    until deadline: Deadline?, at place: (loop: RunLoop, executor: RunLoop.Executor),
-    _ begin: (TaskWait) -> Void
+    until deadline: Deadline?, at place: TaskPlace, _ begin: (TaskWait) -> Void
 ) async throws(Errno) {
     let wait = TaskWait(at: TaskParker(on: place.loop, place.executor))
     guard place.executor.beginWaiting(at: wait.parker) else { throw .canceled }

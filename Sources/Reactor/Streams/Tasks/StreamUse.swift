@@ -122,12 +122,12 @@ final class StreamUse {
     private func findParker(_ isolation: (any Actor)?, isScheduled: Bool) throws -> TaskParker {
         if !delegate.takeMove(), let parker { return parker }
         do throws(Errno) {
-            let (loop, executor) = try RunLoop.place(of: isolation, orOn: stream.engine.scheduledPlace?.loop)
-            let parker = delegate.parker(on: loop, executor)
+            let place = try RunLoop.place(of: isolation, orOn: stream.engine.scheduledPlace?.loop)
+            let parker = delegate.parker(on: place.loop, place.executor)
             self.parker = parker
             timer = nil
             observation = shutdown?.observe { parker.unparkLater() }
-            if isScheduled { stream.engine.scheduleForTask(on: loop, executor.modes) }
+            if isScheduled { stream.engine.scheduleForTask(on: place.loop, place.executor.modes) }
             return parker
         } catch .canceled {
             throw CancellationError()

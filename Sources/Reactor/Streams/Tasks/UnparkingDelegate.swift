@@ -78,27 +78,29 @@ final class UnparkingDelegate: StreamDelegate, Sendable {
 }
 
 extension RunLoop {
-    /// The loop and the executor that the calling task belongs to; if none, `loop` in its common modes, or the
+    /// Where the calling task waits: on its own loop; if it has none, `loop` in its common modes, or the
     /// library's own thread.
     ///
     /// - Throws: `Errno.canceled` if the task belongs to a loop that has ended; what pthread_create(3) does.
     static func place(
         of isolation: (any Actor)?, orOn loop: RunLoop?
-    ) throws(Errno) -> (RunLoop, Executor) {
-        if let isolation, isolation === MainActor.shared, main.isCurrent { return (main, main.executor()) }
+    ) throws(Errno) -> TaskPlace {
+        if let isolation, isolation === MainActor.shared, main.isCurrent {
+            return TaskPlace(loop: main, executor: main.executor())
+        }
         if LoopIdentity.current.number != 0 {
             let current = RunLoop.current
             // The actor's code that computes its executor may ask the loop for it.
             let executors = current.executors.withLock { $0 }
             if let own = executors.first(where: { $0.isOwn(isolation) }) {
                 if current.inbox.isClosed { throw .canceled }
-                return (current, own)
+                return TaskPlace(loop: current, executor: own)
             }
         }
         if LateJobs.currentExecutor?.isOwn(isolation) == true { throw .canceled }
-        if let loop { return (loop, loop.executor()) }
+        if let loop { return TaskPlace(loop: loop, executor: loop.executor()) }
         let streams = try ResidentThread.streams.runLoop()
-        return (streams, streams.executor())
+        return TaskPlace(loop: streams, executor: streams.executor())
     }
 }
 
