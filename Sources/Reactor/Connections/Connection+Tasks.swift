@@ -43,8 +43,7 @@ extension Connection {
         do {
             if let use = try? StreamUse(input) {
                 try await use.waitUntilOpen(isolation: #isolation)
-                output.open()
-                if output.streamStatus == .opening { output.engine.refresh() }
+                openHalves()
             } else {
                 // A task that reads waits there.
                 try await inTurn(nil) { _ in try await output.waitUntilOpen(timeout: nil) }
@@ -53,6 +52,13 @@ extension Connection {
             close()
             throw error
         }
+    }
+
+    /// Opens both halves. Those of an existing socket are open then.
+    func openHalves() {
+        halves.input.open()
+        halves.output.open()
+        if halves.output.streamStatus == .opening { halves.output.engine.refresh() }
     }
 }
 

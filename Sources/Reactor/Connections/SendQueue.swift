@@ -224,9 +224,7 @@ extension SendQueue {
         if let failure = state.withLock({ $0.failure }) { throw failure }
         if cost > limit { throw engine.failure(.messageTooLong) }
         if engine.status == .notOpen, let connection, !connection.socket.needsSocket {
-            connection.halves.input.open()
-            connection.halves.output.open()
-            engine.refresh()
+            connection.openHalves()
         }
         switch engine.status {
         case .notOpen, .opening: throw engine.failure(.socketNotConnected)
