@@ -94,6 +94,9 @@ public final class SendQueue: Sendable {
 
     /// Replaces the queued message with the same key, if there is one, so that the receiver gets only the latest. Otherwise
     /// sends it as ``send(_:)-([UInt8])``.
+    ///
+    /// Keys are compared, hashed and released with the queue locked: `==`, `hash(into:)` and `deinit` of a key must not use the
+    /// queue.
     public func send(_ message: [UInt8], replacing key: some Hashable & Sendable) throws {
         try send(Message(bytes: message, key: Message.Key(value: key)))
     }
