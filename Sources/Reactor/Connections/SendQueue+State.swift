@@ -94,6 +94,7 @@ extension SendQueue.State {
     // MARK: Messages
 
     mutating func put(_ message: SendQueue.Message) -> SendQueue.Put {
+        if failure != nil { return .waits }
         if isEnding { return .comesTooLate }
         guard cost + growth(by: message) <= limit else { return .hasNoRoom }
         if let key = message.key, let number = numbers[key] {
@@ -172,14 +173,16 @@ extension SendQueue.State {
         return true
     }
 
-    /// Records that so many bytes have been accepted. Returns whether the caller has to pass the turn on.
-    mutating func advance(by count: Int) -> Bool {
+    /// Records that so many bytes have been accepted, and gives their room to the tasks that wait for it. Returns whether the
+    /// caller has to pass the turn on, and the flushes whose messages have been sent.
+    mutating func advance(by count: Int) -> (passesTurn: Bool, flushes: [SendQueue.Flush]) {
         position += count
-        guard position == batch.count else { return false }
+        guard position == batch.count else { return (false, []) }
         cost -= batchCost
         (batch, position, batchCount, batchCost) = ([], 0, 0, 0)
         defer { hasTurn = false }
-        return hasTurn
+        _ = admit()
+        return (hasTurn, takeFlushed())
     }
 
     /// An exit of the process waits for what is not sent at once.
@@ -228,7 +231,6 @@ extension SendQueue.State {
 
     /// As ``put(_:)``, or records the writer if there is no room.
     mutating func putLater(_ writer: SendQueue.Writer) -> SendQueue.Put {
-        if failure != nil { return .waits }
         let put = put(writer.message)
         if put == .hasNoRoom { writers.append(writer) }
         return put

@@ -16,9 +16,11 @@ import SystemPackage
 /// let log = SendQueue(to: OutputStream(path: "server.log", append: true), overflow: .dropOldest)
 /// ```
 ///
-/// A queue that is released still sends its messages, and an exiting process waits for them, for up to five seconds. Once the
-/// stream has failed or is closed, queued messages are dropped, and calls throw its error. ``finish(timeout:)`` ends the output
-/// after the last message. A child of fork(2) cannot use its parent's queue.
+/// A queue that is released still sends its messages, and keeps its connection or stream open for that. If the peer then takes
+/// no byte for the ``ConnectionOptions/writeTimeout``, or 30 seconds, the connection or the stream fails. An exiting process
+/// waits for the messages, for up to five seconds. Once the stream has failed or is closed, queued messages are dropped, and
+/// calls throw its error. ``finish(timeout:)`` ends the output after the last message. A child of fork(2) cannot use its
+/// parent's queue.
 public final class SendQueue: Sendable {
     /// What a queue does with a message for which it has no room.
     @nonexhaustive public enum Overflow: Sendable, Hashable {
@@ -34,13 +36,11 @@ public final class SendQueue: Sendable {
     /// What happens to a message for which there is no room.
     public let overflow: Overflow
 
-    let state: Mutex<State>
-    private let engine: StreamEngine
+    private let sender: Sender
     private let process = ProcessIdentity.current
-    /// The connection whose turns to write the queue takes; nil for a stream.
-    private let connection: Connection?
-    /// Retains the stream.
-    private let stream: Transferred<OutputStream>?
+
+    private var engine: StreamEngine { sender.engine }
+    private var connection: Connection? { sender.connection }
 
     /// A queue of messages to a connection, which is open, or was accepted: then the first message opens it. While it is
     /// connecting, or shaking hands, messages are refused: await ``Connection/open()`` before.
@@ -58,9 +58,8 @@ public final class SendQueue: Sendable {
     /// - Precondition: `limit` is at least 64.
     public init(to connection: Connection, limit: Int = 1 << 20, overflow: Overflow = .fail) {
         require(limit >= Self.leastCost, "SendQueue.limit must be at least \(Self.leastCost), not \(limit).")
-        (self.limit, self.overflow, self.connection, stream) = (limit, overflow, connection, nil)
-        engine = connection.halves.output.engine
-        state = Mutex(State(limit: limit))
+        (self.limit, self.overflow) = (limit, overflow)
+        sender = Sender(to: connection, limit: limit)
     }
 
     /// A queue of messages to a stream, which it opens, and which nothing else uses.
@@ -72,13 +71,13 @@ public final class SendQueue: Sendable {
     /// - Precondition: `limit` is at least 64.
     public init(to stream: sending OutputStream, limit: Int = 1 << 20, overflow: Overflow = .fail) {
         require(limit >= Self.leastCost, "SendQueue.limit must be at least \(Self.leastCost), not \(limit).")
-        (self.limit, self.overflow, connection) = (limit, overflow, nil)
-        engine = stream.engine
-        state = Mutex(State(limit: limit))
+        (self.limit, self.overflow) = (limit, overflow)
         stream.open()
         if stream.writeBufferSize == 0 { stream.writeBufferSize = 65_536 }
-        self.stream = Transferred(stream)
+        sender = Sender(to: stream, limit: limit)
     }
+
+    deinit { if process.isCurrent { sender.queueReleased() } }
 
     // MARK: Sending
 
@@ -112,10 +111,13 @@ public final class SendQueue: Sendable {
     nonisolated(nonsending) public func write(_ message: [UInt8], timeout: Duration? = nil) async throws {
         let message = Message(bytes: message, key: nil)
         try Task.checkCancellation()
-        try checkOpen(message.cost)
-        let (put, isTurnOver) = state.withLock { ($0.put(message), $0.isTurnOver()) }
+        try checkOpen(message)
+        let (put, isTurnOver, failure) = sender.state.withLock {
+            ($0.put(message), $0.isTurnOver(), $0.failure)
+        }
+        if let failure { throw failure }
         switch put {
-        case .sends: try drainThenCheck()
+        case .sends: try sender.drainThenCheck()
         case .waits, .replaces: break
         case .comesTooLate: throw engine.failure(.brokenPipe)
         case .hasNoRoom: return try await writeLater(message, timeout)
@@ -128,13 +130,13 @@ public final class SendQueue: Sendable {
         var isLate = false
         try await waiting(timeout, #isolation) { (deadline, place) throws(Errno) in
             try await suspendTask(until: deadline, at: place) { wait in
-                let put = state.withLock { $0.putLater(Writer(message: message, wait: wait)) }
+                let put = sender.state.withLock { $0.putLater(Writer(message: message, wait: wait)) }
                 if put != .hasNoRoom { wait.end() }
-                if put == .sends { drain() }
+                if put == .sends { sender.drain() }
                 isLate = put == .comesTooLate
             }
         }
-        if let failure = state.withLock({ $0.failure }) { throw failure }
+        if let failure = sender.failure { throw failure }
         if isLate { throw engine.failure(.brokenPipe) }
     }
 
@@ -146,7 +148,7 @@ public final class SendQueue: Sendable {
         try await waiting(timeout, #isolation) { (deadline, place) throws(Errno) in
             try await flush(until: deadline, at: place)
         }
-        if let failure = state.withLock({ $0.failure }) { throw failure }
+        if let failure = sender.failure { throw failure }
         _ = try engine.isFlushed()
     }
 
@@ -154,7 +156,7 @@ public final class SendQueue: Sendable {
         async throws(Errno)
     {
         try await waitForFlush(until: deadline, at: place) { callback in
-            if state.withLock({ $0.flushLater(callback) }) { engine.backend.whenFlushed(callback) }
+            if sender.state.withLock({ $0.flushLater(callback) }) { engine.backend.whenFlushed(callback) }
         }
     }
 
@@ -165,7 +167,7 @@ public final class SendQueue: Sendable {
     ///   again.
     /// - Throws: As ``flush(timeout:)``.
     nonisolated(nonsending) public func finish(timeout: Duration? = nil) async throws {
-        state.withLock { $0.isEnding = true }
+        sender.state.withLock { $0.isEnding = true }
         do {
             try await waiting(timeout, #isolation) { (deadline, place) throws(Errno) in
                 // Tasks that wait for room put their messages behind the flush.
@@ -173,16 +175,16 @@ public final class SendQueue: Sendable {
                 try await connection?.turns.take(until: deadline, at: place)
             }
             defer { connection?.turns.pass() }
-            if let failure = state.withLock({ $0.failure }) { throw failure }
+            if let failure = sender.failure { throw failure }
             try end()
         } catch {
-            state.withLock { $0.isEnding = false }
+            sender.state.withLock { $0.isEnding = false }
             throw error
         }
         connection?.closeAfterBothEnds()
     }
 
-    private var hasMessages: Bool { state.withLock { $0.failure == nil && !$0.isEmpty } }
+    private var hasMessages: Bool { sender.state.withLock { $0.failure == nil && !$0.isEmpty } }
 
     /// Ends the output in the turn of the queue.
     private func end() throws {
@@ -192,13 +194,13 @@ public final class SendQueue: Sendable {
     // MARK: What waits
 
     /// How many bytes wait in the queue. A message counts as 64 at least.
-    public var waitingByteCount: Int { state.withLock { $0.cost } }
+    public var waitingByteCount: Int { sender.state.withLock { $0.cost } }
 
     /// How many messages have been dropped: for later ones, or because the stream has failed or was closed.
-    public var droppedCount: Int { state.withLock { $0.droppedCount } }
+    public var droppedCount: Int { sender.state.withLock { $0.droppedCount } }
 
     /// How many messages have been replaced by later ones with the same key before they were sent.
-    public var replacedCount: Int { state.withLock { $0.replacedCount } }
+    public var replacedCount: Int { sender.state.withLock { $0.replacedCount } }
 }
 
 extension SendQueue {
@@ -206,116 +208,34 @@ extension SendQueue {
     static let leastCost = 64
 
     private func send(_ message: Message) throws {
-        try checkOpen(message.cost)
-        let put = state.withLock { state in
-            let put = state.put(message)
-            if put == .hasNoRoom, overflow == .dropOldest { return state.putForOldest(message) }
-            return put
+        try checkOpen(message)
+        let (put, failure) = sender.state.withLock { state in
+            var put = state.put(message)
+            if put == .hasNoRoom, overflow == .dropOldest { put = state.putForOldest(message) }
+            return (put, state.failure)
         }
+        if let failure { throw failure }
         switch put {
-        case .sends: try drainThenCheck()
-        case .replaces: admit()
+        case .sends: try sender.drainThenCheck()
+        case .replaces: sender.admit()
         case .waits: break
         case .comesTooLate: throw engine.failure(.brokenPipe)
         case .hasNoRoom: throw engine.failure(.noBufferSpace)
         }
     }
 
-    private func checkOpen(_ cost: Int) throws {
+    private func checkOpen(_ message: Message) throws {
         // Before the lock, which another thread may have held at fork(2).
         if !process.isCurrent { throw engine.failure(.notSupported) }
-        if let failure = state.withLock({ $0.failure }) { throw failure }
-        if cost > limit { throw engine.failure(.messageTooLong) }
+        if message.cost > limit { throw sender.failure ?? engine.failure(.messageTooLong) }
         if engine.status == .notOpen, let connection, !connection.socket.needsSocket {
             connection.openHalves()
         }
         switch engine.status {
         case .notOpen, .opening: throw engine.failure(.socketNotConnected)
-        case .closed, .error: throw engine.failure
+        case .closed, .error: throw sender.failure ?? engine.failure
         case .open, .reading, .writing, .atEnd: break
         }
-    }
-
-    // MARK: Sending
-
-    private func drainThenCheck() throws {
-        drain()
-        if let failure = state.withLock({ $0.failure }) { throw failure }
-    }
-
-    /// Sends what waits until the stream has no room. Called by the thread that has made the phase ``State/Phase/sending``.
-    private func drain() {
-        var count = 0
-        while let (bytes, position, hasTurn) = state.withLock({ $0.next() }) {
-            // The calling thread sends a bounded part of what others add meanwhile.
-            if count > Self.turnSize { return DispatchWorkers.run { [self] in drain() } }
-            guard hasTurn || takeTurn() else { return }
-            do {
-                let sent = try bytes.withBytes { try write($0.extracting(droppingFirst: position)) }
-                count += sent
-                if state.withLock({ $0.advance(by: sent) }) { connection?.turns.pass() }
-                admit()
-                if position + sent < bytes.count, !findRoom() { return }
-            } catch {
-                return fail(error)
-            }
-        }
-    }
-
-    /// 256 KiB: four write buffers of the usual size.
-    private static let turnSize = 262_144
-
-    /// Takes the connection's turn. If other code has it, draining continues with its end.
-    private func takeTurn() -> Bool {
-        guard let connection else { return true }
-        var isTaken = connection.turns.takeIfFree()
-        if !isTaken {
-            state.withLock { $0.beginPending() }
-            isTaken = connection.turns.takeOrCall { [self] in
-                state.withLock { $0.hasTurn = true }
-                drain()
-            }
-        }
-        if isTaken { state.withLock { $0.hasTurn = true } }
-        return isTaken
-    }
-
-    /// Writes without waiting. What the kernel does not take now is kept by the stream, as far as it has a buffer.
-    private func write(_ bytes: RawSpan) throws -> Int {
-        let count = try engine.writeIfReady(bytes) ?? 0
-        guard count < bytes.byteCount, let connection, !connection.socket.bufferSlot.hasBuffer else {
-            return count
-        }
-        connection.halves.output.writeBufferSize = max(connection.writeBufferSize, Self.leastBuffer)
-        return count + (try engine.writeIfReady(bytes.extracting(droppingFirst: count)) ?? 0)
-    }
-
-    /// Without a buffer, a connection would need a thread that waits for room.
-    private static let leastBuffer = 16_384
-
-    /// Whether there may be room by now. If not, draining continues when the stream reports it.
-    private func findRoom() -> Bool {
-        state.withLock { $0.beginWait() }
-        engine.backend.whenRoom(
-            FlushCallback { [self] in
-                if state.withLock({ $0.endWait() }) { drain() }
-            })
-        return state.withLock { $0.isRoomFound() }
-    }
-
-    /// Gives the room that there is by now to the tasks that wait for it, and has the flushes wait for the kernel whose
-    /// messages have been sent.
-    private func admit() {
-        let (isFirst, flushed) = state.withLock { ($0.admit(), $0.takeFlushed()) }
-        for flush in flushed { engine.backend.whenFlushed(flush.callback) }
-        if isFirst { drain() }
-    }
-
-    private func fail(_ error: any Error) {
-        var (hadTurn, writers, flushes) = state.withLock { $0.fail(error) }
-        if hadTurn { connection?.turns.pass() }
-        while let writer = writers.popFirst() { writer.wait.end(.brokenPipe) }
-        for flush in flushes { flush.callback() }
     }
 
     // MARK: Waiting tasks
@@ -329,9 +249,9 @@ extension SendQueue {
             try await wait(timeout.deadline(on: place.loop), place)
         } catch {
             // The next in line may fit in the room that this one did not have.
-            state.withLock { $0.removeEnded() }
-            admit()
-            if let failure = state.withLock({ $0.failure }) { throw failure }
+            sender.state.withLock { $0.removeEnded() }
+            sender.admit()
+            if let failure = sender.failure { throw failure }
             throw error == .canceled ? CancellationError() : engine.failure(.endOfWait(error))
         }
     }

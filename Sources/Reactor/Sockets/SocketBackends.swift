@@ -155,6 +155,8 @@ final class SocketOutput: SocketHalf, BufferedOutput {
 
     var failure: Errno? { connection.failure }
 
+    var stallLimits: WriteBuffer.Limits { connection.state.withLock { $0.limits } }
+
     func writeNow(_ bytes: RawSpan) throws(Errno) -> Transfer? {
         guard connection.isPlain, !connection.bufferSlot.hasBuffer else { return nil }
         // As in ``SocketInput/readNow(into:)``.

@@ -116,6 +116,39 @@ import Testing
         return bytes[count - 1]
     }
 
+    @Test func `a queue and its connection that are released end if the peer takes nothing`() throws {
+        try withVirtualTime { time in
+            let (peer, other) = try SocketPeer.pair()
+            weak var released: Connection?
+            do {
+                let connection = Connection(descriptor: other)
+                let queue = SendQueue(to: connection)
+                while (try? queue.send(record(0))) != nil {}
+                released = connection
+            }
+            while released != nil { time.advance(by: .seconds(30)) }
+            #expect(peer.receiveToEnd() != nil)
+        }
+    }
+
+    @Test func `a peer may stall again once it has taken what a released queue had`() throws {
+        try withVirtualTime { time in
+            let (peer, other) = try SocketPeer.pair()
+            let connection = Connection(descriptor: other)
+            var count = 0
+            do {
+                let queue = SendQueue(to: connection)
+                while (try? queue.send(record(count))) != nil { count += 1 }
+            }
+            #expect(numbers(peer.receive(count * record(0).count)) == Array(0..<count))
+            waitUntil { (try? connection.send(record(0))) != nil }
+            while (try? connection.send(record(0))) != nil {}
+            time.advance(by: .seconds(3600))
+            #expect(connection.error == nil)
+            connection.reset()
+        }
+    }
+
     /// Uses the connection when it is released.
     private final class UsingKey: Hashable, Sendable {
         let connection: Connection

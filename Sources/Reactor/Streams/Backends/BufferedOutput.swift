@@ -28,6 +28,8 @@ protocol BufferedOutput: OutputBackend {
     func accept(_ bytes: RawSpan, into buffer: WriteBuffer?) throws(Errno) -> Transfer
     /// Whether a write by a loop's thread returns 0 instead of waiting.
     func mayAcceptNothing(_ buffer: WriteBuffer?) -> Bool
+    /// How long the receiver may take nothing once nothing owns the output.
+    var stallLimits: WriteBuffer.Limits { get }
     /// Waits until `buffer`, or the kernel without one, has room, or there is a fault; throws `canceled` once
     /// the stream is closed.
     func waitForRoom(in buffer: WriteBuffer?) throws(Errno)

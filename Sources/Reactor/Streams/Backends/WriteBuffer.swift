@@ -241,6 +241,15 @@ final class WriteBuffer: Sendable {
 
     // MARK: The end
 
+    /// Limits how long the peer may take no byte, or no longer, while the stream is open.
+    func setLimits(_ limits: Limits?) {
+        let sender = state.withLock { state in
+            if state.queue.isOpen { state.limits = limits }
+            return state.sender
+        }
+        sender?.perform { $0.expectProgress() }
+    }
+
     /// Sets what to do after the last byte.
     ///
     /// - Parameter limits: Given when the stream closes.

@@ -46,11 +46,12 @@ final class WriteBufferSender {
     /// 20 ms: rare enough to cost nothing, and short for a peer that waits.
     static let retryInterval: Duration = .milliseconds(20)
 
-    /// Restarts the timer of a stream that is closed: the peer takes a byte in time, or takes too long in all.
+    /// Restarts the timer of a stream with limits: the peer takes a byte in time, or takes too long in all.
     func expectProgress() {
-        guard !hasEnded, let limits = buffer.limits else { return }
-        let rest = limits.end.map { Deadline.now.duration(to: $0) } ?? limits.stallTimeout
+        guard !hasEnded else { return }
         timer?.invalidate()
+        guard let limits = buffer.limits else { return }
+        let rest = limits.end.map { Deadline.now.duration(to: $0) } ?? limits.stallTimeout
         timer = Timer.scheduled(after: min(limits.stallTimeout, rest)) { _ in self.expire() }
     }
 

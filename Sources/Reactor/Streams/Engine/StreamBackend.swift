@@ -98,6 +98,8 @@ protocol StreamBackend: AnyObject, Sendable {
     func whenFlushed(_ callback: FlushCallback)
     /// Calls `callback` when there may be room, or the output has failed or is closed. Any thread.
     func whenRoom(_ callback: FlushCallback)
+    /// Sets whether the output fails if the receiver of the bytes in its buffer takes none for as long as it may after closing.
+    func limitStall(_ isLimited: Bool)
     /// Why an output at its end accepts no more.
     var endError: Errno { get }
     /// Ends the output; the peer reads the end. An error but `Errno.notSocket` fails the stream.
@@ -201,6 +203,7 @@ extension StreamBackend {
     var isFlushed: Bool { true }
     func whenFlushed(_ callback: FlushCallback) { callback() }
     func whenRoom(_ callback: FlushCallback) { whenFlushed(callback) }
+    func limitStall(_ isLimited: Bool) {}
     var endError: Errno { .brokenPipe }
     func shutDown() throws(Errno) { throw .notSocket }
 }
