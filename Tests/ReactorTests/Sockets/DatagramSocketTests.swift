@@ -21,9 +21,9 @@ import Testing
         #expect(try client.send("ping"))
         answered.wait(for: 1)
         #expect(inflow.texts == ["ping"] && answered.texts == ["pong"])
-        #expect(try inflow.datagrams.first?.sender == client.localAddress)
-        #expect(try answered.datagrams.first?.sender == server.localAddress)
-        #expect(try client.peerAddress == server.localAddress)
+        #expect(inflow.datagrams.first?.sender == client.localAddress)
+        #expect(answered.datagrams.first?.sender == server.localAddress)
+        #expect(client.peerAddress == server.localAddress)
         client.close()
         server.close()
     }
@@ -75,7 +75,7 @@ import Testing
     @Test func `a socket of a pair can be adopted, and becomes close-on-exec`() throws {
         let (socket, other) = try inflow.pair()
         defer { try? other.close() }
-        #expect(fcntl(try socket.descriptor.rawValue, F_GETFD) & FD_CLOEXEC != 0)
+        #expect(fcntl(socket.descriptor.rawValue, F_GETFD) & FD_CLOEXEC != 0)
         try loop.add(socket, forMode: .default)
         try other.writeAll("hello".utf8)
         inflow.wait(for: 1)
