@@ -179,11 +179,7 @@ final class TLSTransport: SecureSession {
 
     /// Sends the held bytes. The next call throws an error of that.
     private func sendHeldIfPossible(over wire: SocketWire) {
-        guard !held.isEmpty, failure == nil, socket.sendError == nil else { return }
-        guard canWrite(over: wire) else {
-            if connection.hasPeerEnded { _ = failIncomplete() }
-            return
-        }
+        guard !held.isEmpty, failure == nil, socket.sendError == nil, canWrite(over: wire) else { return }
         held.withBytes { try? write($0, over: wire) }
         guard failure == nil, socket.sendError == nil else { return }
         held = []

@@ -169,10 +169,23 @@ import Testing
         let connection = Connection(descriptor: other, options: .init(writeBufferSize: 10_000_000))
         try await connection.open()
         let queue = SendQueue(to: connection)
-        let sender = try JoinableThread { for _ in 0..<20_000 { try? connection.send([0]) } }
         let reader = try JoinableThread { _ = peer.receiveToEnd() }
-        for _ in 0..<20_000 { try? queue.send([1], replacing: UsingKey(connection)) }
-        sender.join()
+        var hasWaited = false
+        while !hasWaited {
+            let hasEnded = Shared(false)
+            // Copying so much takes long enough for another thread to come in between.
+            let sender = try JoinableThread {
+                try? connection.send([UInt8](repeating: 0, count: 5_000_000))
+                hasEnded.value = true
+            }
+            while !hasWaited, !hasEnded.value {
+                try queue.send([1], replacing: UsingKey(connection))
+                hasWaited = queue.waitingByteCount > 0
+            }
+            sender.join()
+            try await connection.flush()
+        }
+        try await queue.flush()
         connection.close()
         reader.join()
     }
