@@ -11,6 +11,7 @@ import Reactor
         while try await connection.read() != nil {}
     }
 
+    /// Ticks that come while one is being served are one: a machine that is too slow sends fewer updates.
     func publish() async {
         for await time in RunLoop.main.ticks(every: .milliseconds(100)) {
             let update = Array("\(time)\n".utf8)

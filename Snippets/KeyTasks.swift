@@ -4,14 +4,16 @@ import Reactor
 // are restored however the program ends.
 let terminal = Terminal()
 try await terminal.withMode(.cbreak) {
-    let sizes = Task { @MainActor in
-        for try await size in try RunLoop.main.sizes(of: terminal) {
-            print("\(size.rows) rows, \(size.columns) columns")
-        }
-    }
-    defer { sizes.cancel() }
+    async let _ = printSizes()
     for try await byte in InputStream(descriptor: .standardInput).bytes {
         print("key \(byte)")
         if byte == UInt8(ascii: "q") { break }
+    }
+}
+
+@MainActor
+func printSizes() async throws {
+    for try await size in try RunLoop.main.sizes(of: terminal) {
+        print("\(size.rows) rows, \(size.columns) columns")
     }
 }

@@ -7,7 +7,7 @@ let port = arguments.dropFirst().first.flatMap { UInt16($0) } ?? 7007
 let clock = RunLoop.main.clock()
 var backoff = Backoff()
 
-/// A peer that is gone without a word is found out by the idle timeout, as it does not answer.
+/// A server answers each ping with a line: one that is gone without a word misses the timeout of the next line.
 @Sendable func ping(_ connection: Connection) async throws {
     while true {
         try await clock.sleep(for: .seconds(20), tolerance: .seconds(2))
@@ -18,10 +18,10 @@ var backoff = Backoff()
 while true {
     do {
         let connection = try await Connection.connect(
-            toHost: host, port: port, options: .init(connectTimeout: .seconds(10), idleTimeout: .seconds(60)))
+            toHost: host, port: port, options: .init(connectTimeout: .seconds(10)))
         defer { connection.close() }
         async let _ = ping(connection)
-        for try await line in connection.lines() {
+        for try await line in connection.lines(timeout: .seconds(60)) {
             backoff.reset()
             print(line)
         }

@@ -19,6 +19,15 @@ private func overview() {
 
 // MARK: - Getting started
 
+private func endWithMessage() async {
+    do {
+        for try await line in InputStream(path: "/etc/services").lines { print(line) }
+    } catch {
+        _ = try? FileDescriptor.standardError.writeAll("\(error)\n".utf8)
+        exit(1)
+    }
+}
+
 private func runTimer() {
     Timer.scheduled(every: .seconds(1)) { _ in print("tick") }
     RunLoop.current.run(in: .default, until: .now.advanced(by: .seconds(10)))

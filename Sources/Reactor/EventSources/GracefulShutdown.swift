@@ -23,7 +23,8 @@ public final class GracefulShutdown: Sendable {
     /// Whether a signal has arrived, or ``begin()`` was called. It stays true.
     public var hasBegun: Bool { state.withLock { $0.hasBegun } }
 
-    /// Begins the shutdown, as a signal does. Further calls change nothing. Any thread.
+    /// Begins the shutdown, as a signal does, but reports nothing to the service manager. Further calls change nothing. Any
+    /// thread.
     public func begin() {
         let handlers = state.withLock { state in
             state.hasBegun = true

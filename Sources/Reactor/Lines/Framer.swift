@@ -1,3 +1,5 @@
+public import SystemPackage
+
 /// Cuts a byte stream into messages, and frames messages for it: one value for delegates and tasks. Pure: no descriptor, no
 /// loop, no clock.
 ///
@@ -269,13 +271,26 @@ public struct Framer: Sendable {
 
 extension Framer {
     /// A message that cannot be cut, or framed.
-    public struct InvalidMessage: Error, Sendable, Hashable {
+    public struct InvalidMessage: ReactorError, Hashable {
         /// The offset in the stream where its frame begins; 0 for a message to be framed.
         public let offset: Int
         /// What is wrong.
         public let reason: Reason
 
         init(offset: Int, _ reason: Reason) { (self.offset, self.reason) = (offset, reason) }
+
+        /// The message.
+        public var subject: String { "message at offset \(offset)" }
+        /// `Errno.messageTooLong`, `Errno.noData` if it was cut short, or `Errno.badMessage`.
+        public var errno: Errno? {
+            switch reason {
+            case .tooLong: .messageTooLong
+            case .ended: .noData
+            case .malformedLength, .containsDelimiter: .badMessage
+            }
+        }
+        /// Where the message is, and what is wrong with it.
+        public var description: String { "\(subject): \(reason)" }
 
         /// What is wrong with a message.
         @nonexhaustive public enum Reason: Error, Sendable, Hashable {
@@ -289,11 +304,6 @@ extension Framer {
             case containsDelimiter
         }
     }
-}
-
-extension Framer.InvalidMessage: CustomStringConvertible {
-    /// Where the message is, and what is wrong with it.
-    public var description: String { "message at offset \(offset): \(reason)" }
 }
 
 extension Framer.InvalidMessage.Reason: CustomStringConvertible {

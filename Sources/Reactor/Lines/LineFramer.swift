@@ -1,3 +1,5 @@
+public import SystemPackage
+
 /// Cuts a byte stream into lines. Pure: no descriptor, no loop, no clock.
 ///
 /// A line within one push is delivered where it lies. Only a line that straddles pushes is copied, into a
@@ -216,19 +218,21 @@ extension LineFramer {
     }
 
     /// A line exceeded the limit.
-    public struct LineTooLong: Error, Sendable, Hashable {
+    public struct LineTooLong: ReactorError, Hashable {
         /// The line's number, from one.
         public let number: Int
         /// The offset of its first byte in the stream.
         public let offset: Int
         /// The maximum number of bytes that were allowed.
         public let limit: Int
-    }
-}
 
-extension LineFramer.LineTooLong: CustomStringConvertible {
-    /// The line, where it begins, and the limit.
-    public var description: String { "line \(number), at offset \(offset), has more than \(limit) bytes" }
+        /// The line.
+        public var subject: String { "line \(number)" }
+        /// `Errno.messageTooLong`.
+        public var errno: Errno? { .messageTooLong }
+        /// The line, where it begins, and the limit.
+        public var description: String { "\(subject), at offset \(offset), has more than \(limit) bytes" }
+    }
 }
 
 /// What ends a line.

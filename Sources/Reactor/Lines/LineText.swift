@@ -1,4 +1,5 @@
 import CReactorLinux
+public import SystemPackage
 
 /// What to do with a line that is not UTF-8.
 @nonexhaustive public enum TextPolicy: Sendable, Hashable {
@@ -9,16 +10,18 @@ import CReactorLinux
 }
 
 /// A line was not UTF-8.
-public struct InvalidText: Error, Sendable, Hashable {
+public struct InvalidText: ReactorError, Hashable {
     /// The line's number, from one.
     public let number: Int
     /// The offset in the stream of the first ill-formed sequence.
     public let offset: Int
-}
 
-extension InvalidText: CustomStringConvertible {
+    /// The line.
+    public var subject: String { "line \(number)" }
+    /// `Errno.illegalByteSequence`.
+    public var errno: Errno? { .illegalByteSequence }
     /// The line, and where it is not UTF-8.
-    public var description: String { "line \(number) is not UTF-8 at offset \(offset)" }
+    public var description: String { "\(subject) is not UTF-8 at offset \(offset)" }
 }
 
 extension LineFramer.Line {

@@ -237,7 +237,7 @@ extension SocketConnection {
     func failedOperation(of half: Half) -> IOError.Operation {
         if let channel, channel.hasBegun, !channel.isEstablished { return .handshake }
         guard origin.isDescriptor || state.withLock({ $0.isReady }) else { return .connect }
-        return half == .input ? .read : .write
+        return state.withLock { $0.failure?.operation } ?? (half == .input ? .read : .write)
     }
 
     /// The peer, as an error names it.

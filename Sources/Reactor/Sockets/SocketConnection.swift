@@ -39,7 +39,7 @@ final class SocketConnection: Sendable {
         var hasOpened = false
         var announcement = Announcement.awaited
         /// Why the connection has failed. Bytes that arrived before that can still be read.
-        var failure: (error: Errno, half: Half?)?
+        var failure: (error: Errno, half: Half?, operation: IOError.Operation?)?
         /// The engines of the halves, which are refreshed after changes; nil until they are open.
         var engines = Halves<StreamEngine?>(nil)
         var closed = Halves(false)
@@ -237,7 +237,9 @@ final class SocketConnection: Sendable {
 
     /// Records why the connection has failed, and notifies the other half; or both, if neither half found
     /// out.
-    func fail(_ error: Errno, on half: Half?) {
+    ///
+    /// - Parameter operation: What has failed; nil for what each half does.
+    func fail(_ error: Errno, on half: Half?, during operation: IOError.Operation? = nil) {
         let details = state.withLock { state -> SocketDetails? in
             guard state.failure == nil else {
                 // A write may find the broken pipe before a read finds out why.
@@ -246,7 +248,7 @@ final class SocketConnection: Sendable {
                 }
                 return nil
             }
-            state.failure = (error, half)
+            state.failure = (error, half, operation ?? half.map { $0 == .input ? .read : .write })
             unreadCount.store(shared.unreadByteCount, ordering: .relaxed)
             hasFailure.store(true, ordering: .releasing)
             if case .waiting = state.connecting { state.connecting = .failed(error) }

@@ -104,7 +104,7 @@ extension SocketConnection {
     }
 
     /// Fails the connection unless the kernel has room: then no byte waits for the peer, and the client has not written.
-    fileprivate func failIfStalled() { if isBlocked { fail(.timedOut, on: nil) } }
+    fileprivate func failIfStalled() { if isBlocked { fail(.timedOut, on: nil, during: .write) } }
 
     /// Whether bytes wait for the peer to accept some.
     private var isBlocked: Bool {

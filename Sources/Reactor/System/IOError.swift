@@ -1,9 +1,10 @@
 import Glibc
 public import SystemPackage
 
-/// An error that says what has failed: an ``IOError``, or an error of ReactorTLS or ReactorHTTP.
+/// An error that says what has failed: an ``IOError``, an error of ReactorTLS or ReactorHTTP, or that of a line or message that
+/// cannot be read.
 public protocol ReactorError: Error, Sendable, CustomStringConvertible {
-    /// What has failed: a path, an address, a host with its port, a descriptor, or a request.
+    /// What has failed: a path, an address, a host with its port, a descriptor, a request, a line or a message.
     var subject: String { get }
     /// The error of the system call that failed, or the one that says the same; nil if there is none.
     var errno: Errno? { get }

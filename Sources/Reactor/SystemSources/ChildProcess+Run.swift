@@ -76,7 +76,6 @@ extension ChildProcess {
             try ResidentThread.streams.runLoop()
         }
         let run = ProgramRun(try start(configuration), loop, isGroup: configuration.leadsGroup)
-        defer { run.process.endUsingNumber() }
         // A task of its own, as what the program writes while it is ended is read, too.
         let task = Task { try await run.finish(input: input, outputLimit: outputLimit, timeout: timeout) }
         let (termination, fault) = try await withTaskCancellationHandler {
@@ -94,7 +93,7 @@ extension ChildProcess {
 }
 
 extension ChildProcess.Configuration {
-    fileprivate var leadsGroup: Bool { group == .new || group == .newSession || terminal != nil }
+    var leadsGroup: Bool { group == .new || group == .newSession || terminal != nil }
 }
 
 extension ChildProcess.RunError: CustomStringConvertible {
@@ -163,8 +162,6 @@ private final class ProgramRun: Sendable {
         (process, ends) = started
         (self.loop, self.isGroup) = (loop, isGroup)
         (output, error) = (CollectedOutput(ends.output), CollectedOutput(ends.error))
-        // Signals reach the group also after the process has ended.
-        process.beginUsingNumber()
     }
 
     func result(_ termination: ChildProcess.Termination) -> ChildProcess.CollectedResult {

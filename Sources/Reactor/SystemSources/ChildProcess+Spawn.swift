@@ -11,7 +11,7 @@ extension ChildProcess {
         /// ends that of a terminal.
         public let standardInput: OutputStream?
         /// Reads the child's standard output, if that is a stream. Ends when the child and all processes that inherited the
-        /// pipe have closed it. Closing that of a terminal sends SIGHUP to a child that has not ended.
+        /// pipe have closed it. Closing that of a terminal, and ``standardInput``, sends SIGHUP to a child that has not ended.
         public let standardOutput: InputStream?
         /// Reads the child's standard error, if that is a stream, and not a terminal.
         public let standardError: InputStream?
@@ -34,7 +34,8 @@ extension ChildProcess {
         return Spawned(
             process: process,
             standardInput: ends.input.map {
-                OutputStream(StreamEngine(UnopenedBackend(writing: $0), subject: subject))
+                OutputStream(
+                    StreamEngine(UnopenedBackend(writing: $0, closesUnopened: true), subject: subject))
             },
             standardOutput: ends.output.map(reader), standardError: ends.error.map(reader))
     }
@@ -45,7 +46,9 @@ extension ChildProcess {
         let ends = try ChildEnds(configuration)
         let spawned = try request.start(ends)
         let name = FilePath(configuration.executable).lastComponent?.string ?? configuration.executable
-        return (ChildProcess(spawned, name, terminal: ends.parents.master), ends.parents)
+        let process = ChildProcess(
+            spawned, name, terminal: ends.parents.master, leadsGroup: configuration.leadsGroup)
+        return (process, ends.parents)
     }
 
     /// What errors of its streams name.
@@ -55,7 +58,9 @@ extension ChildProcess {
 extension StreamEngine {
     /// Reads what `process` writes to `end`.
     convenience init(reading end: SharedDescriptor, of process: ChildProcess, onTerminal: Bool) {
-        self.init(UnopenedBackend(reading: end, endsAtHangUp: onTerminal), subject: process.subject)
+        self.init(
+            UnopenedBackend(reading: end, endsAtHangUp: onTerminal, closesUnopened: true),
+            subject: process.subject)
         if LoopDiagnostics.isReporting, !onTerminal { superviseChildOutput(end) }
     }
 }

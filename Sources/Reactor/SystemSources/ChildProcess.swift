@@ -24,7 +24,8 @@ import SystemPackage
 ///
 /// Needs Linux 5.4.
 public final class ChildProcess: Sendable {
-    /// The process's number (pid). Another process may have it once ``termination`` is not nil.
+    /// The process's number (pid). Another process may have it once ``termination`` is not nil; that of a group's leader once
+    /// this object is released.
     public let processIdentifier: Int32
     /// The program's name, for a message.
     let name: String
@@ -33,6 +34,7 @@ public final class ChildProcess: Sendable {
     private let owner: DescriptorOwner
     /// The master of its terminal, if it has one.
     private let terminal: SharedDescriptor?
+    private let leadsGroup: Bool
     private let state = Mutex(State())
     private let creator = ProcessIdentity.current
 
@@ -45,15 +47,18 @@ public final class ChildProcess: Sendable {
         var numberUsers = 0
     }
 
-    init(_ spawned: reactor_spawned, _ name: String, terminal: SharedDescriptor?) {
+    /// - Parameter leadsGroup: Whether it keeps its number, and that of its group, until this object is released.
+    init(_ spawned: reactor_spawned, _ name: String, terminal: SharedDescriptor?, leadsGroup: Bool) {
         (processIdentifier, descriptor) = (spawned.process, spawned.descriptor)
         owner = DescriptorOwner(of: spawned.descriptor)
-        (self.name, self.terminal) = (name, terminal)
+        (self.name, self.terminal, self.leadsGroup) = (name, terminal, leadsGroup)
+        if leadsGroup { beginUsingNumber() }
         // Also while only a stream of the process is kept.
         currentTimeSource?.noteWork { [self] in !SystemCall.isReadable(descriptor) }
     }
 
     deinit {
+        if leadsGroup { endUsingNumber() }
         let hasEnded = termination != nil
         // In a child of fork(2) the process is a sibling, which its parent collects.
         if hasEnded || !creator.isCurrent { return owner.close(descriptor) }
@@ -141,9 +146,9 @@ public final class ChildProcess: Sendable {
 
     /// Sends SIGTERM, and SIGKILL to what is left when `grace` has passed, also if this object was released. Does not wait.
     ///
-    /// The group includes the programs that the process has started, also those that outlive it: the process keeps its number
-    /// until then, so that no other group can have it. Does nothing if ``termination`` was known before the call, or if the
-    /// process is to lead a group and does not.
+    /// The group includes the programs that the process has started, also those that have outlived it: its leader keeps its
+    /// number, so that no other group can have it. Without a group this does nothing if ``termination`` is known; with one, if
+    /// the process does not lead a group.
     ///
     /// - Parameters:
     ///   - grace: The time between the signals.

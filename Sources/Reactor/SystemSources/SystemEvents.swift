@@ -40,7 +40,7 @@ extension RunLoop {
         } catch .canceled {
             throw CancellationError()
         } catch {
-            throw IOError(.watch, "\(process)", .endOfWait(error))
+            throw IOError(.watch, process.subject, .endOfWait(error))
         }
     }
 }

@@ -332,6 +332,7 @@ extension Connection.Event {
         try connection.send([UInt8](repeating: 0, count: 1 << 20))
         run { log.events.contains(.errorOccurred) }
         #expect(bytes == [1, 2, 3] && connection.descriptor == nil)
+        #expect((connection.error as? IOError)?.operation == "write")
     }
 
     @Test func `messages that threads send at once are whole`() throws {

@@ -259,9 +259,12 @@ import Testing
     }
 
     @Test func `a peer that has as many connections as one may have is refused another`() async throws {
-        let connections = try connections()
+        let (connections, failures) = (try connections(), Shared<[Errno?]>([]))
         let server = Task {
-            try await connections.run(limitPerPeer: 1) { connection in
+            try await connections.run(
+                limitPerPeer: 1,
+                failures: { _, error in failures.update { $0.append((error as? IOError)?.errno) } }
+            ) { connection in
                 for try await chunk in connection.chunks() { try await connection.write(chunk) }
             }
         }
@@ -270,6 +273,7 @@ import Testing
         #expect(first.receive(1) == Array("1".utf8))
         let second = try SocketPeer(connectedTo: connections.localAddress)
         #expect(second.receive(upTo: 1) == nil)
+        waitUntil { failures.value.first == Errno(rawValue: EUSERS) }
         first.shutDown()
         #expect(first.receiveToEnd() == [])
         waitUntil { (try? echo("3", at: connections.localAddress)) == Array("3".utf8) }

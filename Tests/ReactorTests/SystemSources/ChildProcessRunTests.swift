@@ -105,6 +105,35 @@ import Testing
         #expect(result.termination.reason == .exited(status: 3))
     }
 
+    @Test func `what a leader of a group has left can be ended when the leader has ended`() async throws {
+        let child = try ChildProcess.shell(
+            "(trap '' HUP; echo started; exec sleep 1000) & exit 3", standardOutput: .stream
+        ) { $0.group = .new }
+        let output = child.standardOutput!
+        #expect(try await output.read(exactly: 8) == Array("started\n".utf8))
+        let termination = try await RunLoop.main.termination(of: child.process)
+        #expect(termination.reason == .exited(status: 3))
+        child.process.terminate(killAfter: .seconds(600), group: true)
+        #expect(try await output.readChunk() == nil)
+    }
+
+    @Test func `the leader of a group is collected when it is released`() async throws {
+        var process: ChildProcess? = try ChildProcess.shell("exit 0") { $0.group = .new }.process
+        let number = try #require(process?.processIdentifier)
+        _ = try await RunLoop.main.termination(of: try #require(process))
+        #expect(kill(number, 0) == 0)
+        process = nil
+        // Its loop may release it last.
+        waitUntil { !ChildProcess.exists(number) }
+    }
+
+    @Test func `closing an input that was never written ends it`() async throws {
+        let child = try ChildProcess.shell("cat", standardInput: .stream)
+        child.standardInput!.close()
+        let termination = try await RunLoop.main.termination(of: child.process)
+        #expect(termination.isSuccess)
+    }
+
     @Test func `a program that takes too long is ended`() async throws {
         let error = try await runError {
             try await ChildProcess.run("sleep", ["1000"], timeout: .milliseconds(1))
@@ -145,8 +174,6 @@ import Testing
         // The pipe has no writer any more.
         #expect(output.read(upTo: 1).isEmpty)
         output.close()
-        waitUntil { !ChildProcess.exists(process.processIdentifier) }
-        expectErrno(.noSuchProcess) { try process.send(.kill, toGroup: true) }
         process.terminate(killAfter: .zero, group: true)
     }
 }

@@ -1,3 +1,4 @@
+import Glibc
 import Synchronization
 import SystemPackage
 
@@ -59,8 +60,9 @@ extension Listener.Connections {
     ///     its task has ended and its descriptor is closed, which may be later: see ``ConnectionOptions/closeTimeout``.
     ///   - limitPerPeer: How many of them may come from one IPv4 address, also mapped into IPv6, or from one IPv6 network of
     ///     64 bits. Further ones are reset.
-    ///   - failures: Called with a connection that has failed before it was open, or whose `body` has thrown, and the error;
-    ///     not with a `CancellationError`. In debug mode (``LoopDiagnostics``) such an error is also reported.
+    ///   - failures: Called with a connection that has failed before it was open, whose `body` has thrown, or whose peer has
+    ///     too many, and the error: in the last case ``IOError`` with `Errno(rawValue: EUSERS)`. Not with a
+    ///     `CancellationError`. In debug mode (``LoopDiagnostics``) such an error is also reported.
     ///   - body: Serves a connection, which is open.
     /// - Throws: ``IOError`` if the socket fails; `CancellationError`.
     /// - Precondition: No other task accepts; the limits are positive; `security` is a server's.
@@ -93,7 +95,10 @@ extension Listener.Connections {
         _ failures: @escaping @Sendable (Connection, any Error) -> Void,
         _ body: @escaping @Sendable (Connection) async throws -> Void
     ) {
-        guard let place = places.take(for: connection) else { return }
+        guard let place = places.take(for: connection) else {
+            let peer = connection.peerAddress.map { "\($0)" } ?? connection.socket.subject
+            return failures(connection, IOError(.accept, peer, Errno(rawValue: EUSERS)))
+        }
         if let security { _ = connection.protect(by: security) }
         group.addTask {
             await serve(connection, failures, body)

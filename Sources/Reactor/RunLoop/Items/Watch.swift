@@ -29,7 +29,7 @@ final class Watch {
     /// Unchecked, because one thread uses them, and no access to one calls a client's code.
     @safe @exclusivity(unchecked) private var reading: Registration?
     @safe @exclusivity(unchecked) private var writing: Registration?
-    fileprivate var conditions: ConditionWatch?
+    @safe @exclusivity(unchecked) fileprivate var conditions: ConditionWatch?
 
     // The queue's.
     fileprivate var isQueued = false
@@ -79,7 +79,7 @@ final class Watch {
     /// Makes `interest` what the kernel watches for. On an error nothing that was watched before is lost.
     func setInterest(_ interest: Readiness) throws(Errno) {
         guard let poller else { return }
-        if conditions?.interest ?? [] != interest.intersection(.conditions) {
+        if conditions != nil || !interest.isDisjoint(with: .conditions) {
             try setConditions(interest.intersection(.conditions), on: poller)
         }
         // What is new comes first: if that fails, what was registered still is.
@@ -95,6 +95,7 @@ final class Watch {
         if !interest.contains(.writable) { writing = nil }
     }
 
+    @inline(never)
     private func setConditions(_ interest: Readiness, on poller: Poller) throws(Errno) {
         guard !interest.isEmpty else {
             conditions = nil

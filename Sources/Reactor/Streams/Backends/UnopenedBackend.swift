@@ -17,13 +17,14 @@ final class UnopenedBackend: StreamBackend {
     private let path: (FilePath, flags: CInt)?
     private let shared: SharedDescriptor
     private let endsAtHangUp: Bool
+    let closesUnopened: Bool
     private let state = Mutex(State())
 
     init(reading path: FilePath) {
         event = .hasBytesAvailable
         self.path = (path, O_RDONLY)
         shared = SharedDescriptor()
-        endsAtHangUp = false
+        (endsAtHangUp, closesUnopened) = (false, false)
     }
 
     init(writing path: FilePath, append: Bool, writeBehindLimit: Int = WriteBehindOutput.byteLimit) {
@@ -31,23 +32,28 @@ final class UnopenedBackend: StreamBackend {
         state.withLock { $0.writeBehindLimit = writeBehindLimit }
         self.path = (path, O_WRONLY | O_CREAT | (append ? O_APPEND : O_TRUNC))
         shared = SharedDescriptor()
-        endsAtHangUp = false
+        (endsAtHangUp, closesUnopened) = (false, false)
     }
 
-    /// - Parameter endsAtHangUp: See ``DescriptorInput``.
-    init(reading shared: SharedDescriptor, endsAtHangUp: Bool = false) {
+    /// - Parameters:
+    ///   - endsAtHangUp: See ``DescriptorInput``.
+    ///   - closesUnopened: See ``StreamBackend``.
+    init(reading shared: SharedDescriptor, endsAtHangUp: Bool = false, closesUnopened: Bool = false) {
         event = .hasBytesAvailable
         path = nil
         self.shared = shared
-        self.endsAtHangUp = endsAtHangUp
+        (self.endsAtHangUp, self.closesUnopened) = (endsAtHangUp, closesUnopened)
     }
 
-    init(writing shared: SharedDescriptor, writeBehindLimit: Int = WriteBehindOutput.byteLimit) {
+    init(
+        writing shared: SharedDescriptor, writeBehindLimit: Int = WriteBehindOutput.byteLimit,
+        closesUnopened: Bool = false
+    ) {
         event = .hasSpaceAvailable
         state.withLock { $0.writeBehindLimit = writeBehindLimit }
         path = nil
         self.shared = shared
-        endsAtHangUp = false
+        (endsAtHangUp, self.closesUnopened) = (false, closesUnopened)
     }
 
     private var isWritten: Bool { event == .hasSpaceAvailable }

@@ -98,6 +98,8 @@ protocol StreamBackend: AnyObject, Sendable {
     func whenFlushed(_ callback: FlushCallback)
     /// Calls `callback` when there may be room, or the output has failed or is closed. Any thread.
     func whenRoom(_ callback: FlushCallback)
+    /// Whether closing the stream closes its descriptor, though the stream was never opened, as a child's is.
+    var closesUnopened: Bool { get }
     /// Sets whether the output fails if the receiver of the bytes in its buffer takes none for as long as it may after closing.
     func limitStall(_ isLimited: Bool)
     /// Why an output at its end accepts no more.
@@ -204,6 +206,7 @@ extension StreamBackend {
     func whenFlushed(_ callback: FlushCallback) { callback() }
     func whenRoom(_ callback: FlushCallback) { whenFlushed(callback) }
     func limitStall(_ isLimited: Bool) {}
+    var closesUnopened: Bool { false }
     var endError: Errno { .brokenPipe }
     func shutDown() throws(Errno) { throw .notSocket }
 }

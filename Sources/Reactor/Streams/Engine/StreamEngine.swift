@@ -231,7 +231,7 @@ extension StreamEngine {
     func close(evenUnopened: Bool = false) {
         guard process.isCurrent else { return closeDescriptor(evenUnopened: evenUnopened) }
         let (isClosed, handoff, taskDelegate) = state.withLock { state in
-            state.machine.close(evenUnopened: evenUnopened)
+            state.machine.close(evenUnopened: evenUnopened || state.backend.closesUnopened)
                 ? (true, state.handoff.take(), state.taskDelegate) : (false, nil, nil)
         }
         guard isClosed else { return }

@@ -93,17 +93,20 @@ extension OutputStream {
         try await use.flush(isolation: #isolation)
     }
 
-    /// Waits until the kernel has taken all accepted bytes, and ends the output of a socket, while reading
-    /// continues: the asynchronous form of ``shutDown()``.
+    /// Waits until the kernel has taken all accepted bytes, and ends the output: a socket's while reading continues, as
+    /// ``shutDown()`` does; another stream is closed.
     ///
     /// - Parameter timeout: How long to wait for the bytes; nil for no limit. After it the output continues.
-    /// - Throws: ``IOError``; `Errno.notSocket` for a stream that is not a socket's, `Errno.resourceBusy` if another
-    ///   task is writing it. `CancellationError`.
+    /// - Throws: ``IOError``; `Errno.resourceBusy` if another task is writing it. `CancellationError`.
     /// - Precondition: As for ``writeAll(_:accepted:timeout:)-(RawSpan,_,_)``.
     nonisolated(nonsending) public func finish(timeout: Duration? = nil) async throws {
         let use = try StreamUse(self, timeout: timeout)
         try await use.flush(isolation: #isolation)
-        do throws(Errno) { try engine.shutDown() } catch { throw streamError ?? engine.failure(error) }
+        do throws(Errno) { try engine.shutDown() } catch .notSocket {
+            close()
+        } catch {
+            throw streamError ?? engine.failure(error)
+        }
     }
 }
 

@@ -1,0 +1,2 @@
+// `import ReactorGLib` also imports GLib.
+@_exported public import CReactorGLib
