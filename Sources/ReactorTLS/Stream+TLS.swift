@@ -93,5 +93,3 @@ public struct TLSSession: Hashable, Sendable, CustomStringConvertible {
         return parts.compactMap { $0 }.joined(separator: ", ")
     }
 }
-
-// MARK: - Listeners

@@ -3,11 +3,6 @@
 import Reactor
 import SystemPackage
 
-private func watchMounts() async throws {
-    let mounts = try FileDescriptor.open("/proc/self/mounts", .readOnly)
-    for try await _ in RunLoop.main.readiness(of: mounts, for: .priority) { print("the mounts have changed") }
-}
-
 private func readPort() async throws {
     let port = try SerialPort(at: "/dev/ttyUSB0", .init(speed: 9_600))
     try await port.output.writeAll("AT\r")

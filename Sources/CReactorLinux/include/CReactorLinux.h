@@ -255,6 +255,9 @@ int reactor_signal_process(int descriptor, int signal);
 /// `leader` is the process's number.
 int reactor_signal_group(int descriptor, int leader, int signal);
 
+// Whether the kernel finds the group of a process by its pidfd (Linux 6.9), also when the process has ended.
+bool reactor_identifies_groups(void);
+
 /// Changes the settings of a terminal until the end, and whenever the process continues in the foreground. `entering` is
 /// written to `output` then, and `leaving` before they are restored: also by exit(3), a deadly signal and a stop. NULL with
 /// errno.

@@ -137,13 +137,11 @@ extension Connection {
     ///   - count: The maximum number of bytes of a chunk, at least one.
     ///   - timeout: How long each chunk may take to arrive; nil for no limit. After it the iteration throws ``IOError`` with
     ///     ``IOError/Reason/waitTimedOut``, and has ended. The connection is as before.
-    ///   - shutdown: Ends the iteration when it begins: see ``InputStream/chunks(upTo:timeout:shutdown:)``.
     public func chunks(
-        upTo count: Int = InputStream.defaultChunkSize, timeout: Duration? = nil,
-        shutdown: GracefulShutdown? = nil
+        upTo count: Int = InputStream.defaultChunkSize, timeout: Duration? = nil
     ) -> InputStream.Chunks {
         openBoth()
-        return halves.input.chunks(upTo: count, timeout: timeout, shutdown: shutdown)
+        return halves.input.chunks(upTo: count, timeout: timeout)
     }
 
     /// The lines from the peer as text, for `for try await`; as

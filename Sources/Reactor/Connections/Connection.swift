@@ -15,9 +15,10 @@ public import SystemPackage
 /// Opening a client's resolves the host's name, tries its addresses a quarter of a second after one another (RFC 8305), and
 /// makes the handshakes with a proxy and of TLS; none of this blocks the loop's thread.
 ///
-/// Tasks and threads share a connection. One task reads at a time: a read of another throws `Errno.resourceBusy`. Any number
-/// may write: each write is whole, and they take turns in the order of their calls. Reading and writing do not wait for one
-/// another, so that two tasks can serve both directions. With a delegate no task may use the connection.
+/// Tasks and threads share a connection. One task reads at a time: a read of another throws ``IOError`` with
+/// `Errno.resourceBusy`. Any number may write: each write is whole, and they take turns in the order of their calls. Reading
+/// and writing do not wait for one another, so that two tasks can serve both directions. With a delegate no task may use the
+/// connection.
 ///
 /// ## Closing
 ///

@@ -46,10 +46,10 @@ public final class SendQueue: Sendable {
     /// connecting, or shaking hands, messages are refused: await ``Connection/open()`` before.
     ///
     /// The queue takes a turn for a message as ``Connection/write(_:timeout:)-([UInt8],_)`` does, and keeps it until the
-    /// connection has accepted all of it. Meanwhile ``Connection/send(_:)-([UInt8])`` throws `Errno.resourceBusy`: a connection
-    /// with a queue sends everything through it. ``Connection/close()``, ``Connection/finish(timeout:)`` and the return of a
-    /// server's closure, also in a graceful shutdown, drop what waits, and cut the message that is being sent: await
-    /// ``flush(timeout:)`` or ``finish(timeout:)`` of the queue before.
+    /// connection has accepted all of it. Meanwhile ``Connection/send(_:)-([UInt8])`` throws ``IOError`` with
+    /// `Errno.resourceBusy`: a connection with a queue sends everything through it. ``Connection/close()``,
+    /// ``Connection/finish(timeout:)`` and the return of a server's closure, also in a graceful shutdown, drop what waits, and
+    /// cut the message that is being sent: await ``flush(timeout:)`` or ``finish(timeout:)`` of the queue before.
     ///
     /// - Parameters:
     ///   - connection: A connection, with or without a delegate.

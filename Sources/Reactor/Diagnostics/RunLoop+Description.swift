@@ -109,7 +109,7 @@ extension Readiness: CustomStringConvertible {
     /// The names of the members.
     public var description: String {
         let names: [(Readiness, String)] = [
-            (.readable, "readable"), (.writable, "writable"), (.priority, "priority"), (.hangUp, "hang-up"),
+            (.readable, "readable"), (.writable, "writable"), (.peerEnded, "ended by its peer"),
         ]
         let members = names.filter { contains($0.0) }.map(\.1)
         return members.isEmpty ? "nothing" : members.joined(separator: " ")

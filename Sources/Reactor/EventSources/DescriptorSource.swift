@@ -1,10 +1,11 @@
 import Glibc
 public import SystemPackage
 
-/// Calls a closure on a run loop's thread while a descriptor is ready to be read or written, or has another condition.
+/// Calls a closure on a run loop's thread while a descriptor is ready to be read or written, or its peer has ended.
 ///
 /// Any descriptor that epoll(7) supports can be watched: sockets, pipes, FIFOs, terminals, eventfds, timerfds, other epolls.
-/// Adding one that it does not support, such as a regular file's, throws `Errno.notPermitted`: open such a file as a stream.
+/// Adding one that it does not support, such as a regular file's, throws ``IOError`` with `Errno.notPermitted`: open such a
+/// file as a stream.
 ///
 /// The handler is called once in each pass of the loop while the descriptor is ready, so it should read or write, or call
 /// ``setInterest(_:)`` or ``EventSource/cancel()``. It is not called again before it has returned, however deep activations
@@ -15,8 +16,8 @@ public import SystemPackage
 /// activation ends before everything that was ready has been served, as with `run(mode:before:)`, the next one asks the
 /// kernel again before it calls the handlers that are left.
 ///
-/// In async code, use ``RunLoop/readiness(of:for:inModes:)``. In each mode the loop needs one descriptor more for a source that
-/// waits for ``Readiness/priority`` or ``Readiness/hangUp``.
+/// In async code, use ``RunLoop/readiness(of:for:inModes:)``. For ``Readiness/peerEnded`` the loop needs one descriptor more in
+/// each mode.
 ///
 /// The source does not own the descriptor: cancel the source first, then close the descriptor. A source and its loop belong
 /// to one thread; while it is in a loop, every method traps on another.
@@ -73,7 +74,7 @@ public final class DescriptorSource: EventSource {
     /// - Throws: ``IOError`` with what epoll_ctl(2) does: `Errno.badFileDescriptor` if the descriptor has been closed,
     ///   `Errno.noMemory`, …
     public func setInterest(_ interest: Readiness) throws(IOError) {
-        try attempt(.watch, noun) { () throws(Errno) in try changeInterest(interest) }
+        try attempt(.watch, noun, label: label) { () throws(Errno) in try changeInterest(interest) }
     }
 
     override func serve(_ readiness: Readiness) -> Bool {

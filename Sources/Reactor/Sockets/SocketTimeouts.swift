@@ -108,7 +108,7 @@ extension SocketConnection {
 
     /// Whether bytes wait for the peer to accept some.
     private var isBlocked: Bool {
-        !(bufferSlot.buffer?.isEmpty ?? true && shared.isReady(for: CInt(POLLOUT)))
+        !(bufferSlot.buffer?.isFlushed ?? true && shared.isReady(for: CInt(POLLOUT)))
     }
 
     /// Whether the connection waits for the peer: a task awaits bytes; or there is none, the client has received all that has

@@ -27,7 +27,7 @@ public struct IOError: ReactorError, Hashable {
     /// What was attempted, as messages name it, such as `open`, `connect`, `read` or `TLS handshake`, or what a program has
     /// passed.
     public let operation: String
-    /// What it was attempted on: a path, an address, a host with its port, or a descriptor.
+    /// What it was attempted on: a path, an address, a host with its port, a descriptor, or a name for people of what has one.
     public let subject: String
     /// Why it failed.
     public let reason: Reason
@@ -113,7 +113,9 @@ package func descriptorName(_ number: CInt) -> String {
 /// Calls `body`, and rethrows its error as that of `operation` on `subject`.
 package func attempt<Result: ~Copyable>(
     _ operation: IOError.Operation, _ subject: @autoclosure () -> String,
-    _ body: () throws(Errno) -> Result
+    label: @autoclosure () -> String? = nil, _ body: () throws(Errno) -> Result
 ) throws(IOError) -> Result {
-    do throws(Errno) { return try body() } catch { throw IOError(operation, subject(), error) }
+    do throws(Errno) { return try body() } catch {
+        throw IOError(operation, subject(), error, label: label())
+    }
 }

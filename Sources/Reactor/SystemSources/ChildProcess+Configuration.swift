@@ -68,12 +68,12 @@ extension ChildProcess.Configuration {
     @nonexhaustive public enum Group: Sendable, Hashable {
         /// Those of this process.
         case inherited
-        /// A new group, which the child leads, so that ``ChildProcess/send(_:toGroup:)`` reaches its children, also when it has
-        /// ended itself: it keeps its number until the ``ChildProcess`` is released.
+        /// A new group, which the child leads, so that ``ChildProcess/send(_:toGroup:)`` reaches its children, since Linux 6.9
+        /// also when it has ended itself.
         case new
         /// An existing group of this session.
         case existing(Int32)
-        /// A new session without a terminal, with a new group, as with ``new``.
+        /// A new session without a terminal, with a new group.
         case newSession
     }
 

@@ -1,4 +1,4 @@
-import SystemPackage
+public import SystemPackage
 
 extension ChildProcess {
     /// What a program has written, and how it has ended.
@@ -12,7 +12,7 @@ extension ChildProcess {
     }
 
     /// A program that has been ended before its time, by ``ChildProcess/run(_:_:input:outputLimit:timeout:configure:)``.
-    public struct RunError: Error, Sendable, Hashable {
+    public struct RunError: ReactorError, Hashable {
         /// Why a program has been ended.
         @nonexhaustive public enum Reason: Error, Sendable, Hashable {
             /// It has written more than so many bytes.
@@ -27,6 +27,13 @@ extension ChildProcess {
         public let executable: String
         /// What was read before that, and how the program has ended.
         public let result: CollectedResult
+
+        /// The program.
+        public var subject: String { executable }
+        /// `Errno.timedOut`, or nil.
+        public var errno: Errno? { if case .timedOut = reason { .timedOut } else { nil } }
+        /// A line such as `run git: has written more than 1048576 bytes`.
+        public var description: String { "run \(executable): \(reason)" }
     }
 
     /// The maximum number of bytes of each output, unless the caller says otherwise.
@@ -76,6 +83,7 @@ extension ChildProcess {
             try ResidentThread.streams.runLoop()
         }
         let run = ProgramRun(try start(configuration), loop, isGroup: configuration.leadsGroup)
+        defer { run.process.endUsingNumber() }
         // A task of its own, as what the program writes while it is ended is read, too.
         let task = Task { try await run.finish(input: input, outputLimit: outputLimit, timeout: timeout) }
         let (termination, fault) = try await withTaskCancellationHandler {
@@ -93,12 +101,7 @@ extension ChildProcess {
 }
 
 extension ChildProcess.Configuration {
-    var leadsGroup: Bool { group == .new || group == .newSession || terminal != nil }
-}
-
-extension ChildProcess.RunError: CustomStringConvertible {
-    /// A line such as `run git: has written more than 1048576 bytes`.
-    public var description: String { "run \(executable): \(reason)" }
+    fileprivate var leadsGroup: Bool { group == .new || group == .newSession || terminal != nil }
 }
 
 extension ChildProcess.RunError.Reason: CustomStringConvertible {
@@ -121,9 +124,8 @@ private final class CollectedOutput: Sendable {
     var bytes: [UInt8] { collected.withLock { $0 } }
 
     /// Reads it to its end. Calls `exceeded` when there is more than `limit` bytes, and drops it.
-    func read(
-        of process: ChildProcess, onTerminal: Bool, on loop: RunLoop, upTo limit: Int, exceeded: () -> Void
-    ) async throws {
+    func read(of process: ChildProcess, onTerminal: Bool, upTo limit: Int, exceeded: () -> Void) async throws
+    {
         guard let end else { return }
         let stream = InputStream(StreamEngine(reading: end, of: process, onTerminal: onTerminal))
         defer { stream.close() }
@@ -135,8 +137,6 @@ private final class CollectedOutput: Sendable {
             }
             if isMore { exceeded() }
         }
-        // A program that closes its terminal and then ends, as `cat` does, gets SIGHUP if its master is closed in between.
-        if onTerminal { _ = try await loop.termination(of: process) }
     }
 }
 
@@ -162,6 +162,8 @@ private final class ProgramRun: Sendable {
         (process, ends) = started
         (self.loop, self.isGroup) = (loop, isGroup)
         (output, error) = (CollectedOutput(ends.output), CollectedOutput(ends.error))
+        // Signals reach the group also after the process has ended.
+        process.beginUsingNumber()
     }
 
     func result(_ termination: ChildProcess.Termination) -> ChildProcess.CollectedResult {
@@ -196,7 +198,10 @@ private final class ProgramRun: Sendable {
         while let step = try await group.next() {
             switch step {
             case .outputEnded: outputs -= 1
-            case .ended(let end): termination = end
+            case .ended(let end):
+                termination = end
+                // A program may close its terminal, as `cat` does at its end, or open it again: so the output ends only now.
+                ends.slave?.close()
             // A process that has left the group may keep the outputs open.
             case .killed: outputs = 0
             case .other: continue
@@ -216,7 +221,7 @@ private final class ProgramRun: Sendable {
 
     private func read(_ output: CollectedOutput, upTo limit: Int) async -> Step {
         do {
-            try await output.read(of: process, onTerminal: ends.master != nil, on: loop, upTo: limit) {
+            try await output.read(of: process, onTerminal: ends.master != nil, upTo: limit) {
                 end(because: ChildProcess.RunError.Reason.outputLimitExceeded(limit))
             }
         } catch {

@@ -46,9 +46,7 @@ extension ChildProcess {
         let ends = try ChildEnds(configuration)
         let spawned = try request.start(ends)
         let name = FilePath(configuration.executable).lastComponent?.string ?? configuration.executable
-        let process = ChildProcess(
-            spawned, name, terminal: ends.parents.master, leadsGroup: configuration.leadsGroup)
-        return (process, ends.parents)
+        return (ChildProcess(spawned, name, terminal: ends.parents.master), ends.parents)
     }
 
     /// What errors of its streams name.
@@ -74,6 +72,8 @@ struct ParentEnds: Sendable {
     fileprivate(set) var error: SharedDescriptor?
     /// Of the terminal, which `output` is, too.
     fileprivate(set) var master: SharedDescriptor?
+    /// The other side of the terminal. While it is open the output does not end, though the child closes its copies.
+    fileprivate(set) var slave: SharedDescriptor?
 }
 
 /// The descriptors of a child that is being spawned: those that it gets, and the parent's ends of them.
@@ -126,7 +126,7 @@ private struct ChildEnds {
         terminal = try owned { reactor_terminal_open(number) }
         for number in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO] { passed[number] = terminal }
         let input = try owned { fcntl(number, F_DUPFD_CLOEXEC, 0) }
-        parents = ParentEnds(input: input, output: master, master: master)
+        parents = ParentEnds(input: input, output: master, master: master, slave: terminal)
     }
 
     /// Opens what the child has as `number`, and returns the parent's end of a pipe.

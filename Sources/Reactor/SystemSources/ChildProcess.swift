@@ -24,8 +24,7 @@ import SystemPackage
 ///
 /// Needs Linux 5.4.
 public final class ChildProcess: Sendable {
-    /// The process's number (pid). Another process may have it once ``termination`` is not nil; that of a group's leader once
-    /// this object is released.
+    /// The process's number (pid). Another process may have it once ``termination`` is not nil.
     public let processIdentifier: Int32
     /// The program's name, for a message.
     let name: String
@@ -34,7 +33,6 @@ public final class ChildProcess: Sendable {
     private let owner: DescriptorOwner
     /// The master of its terminal, if it has one.
     private let terminal: SharedDescriptor?
-    private let leadsGroup: Bool
     private let state = Mutex(State())
     private let creator = ProcessIdentity.current
 
@@ -47,18 +45,15 @@ public final class ChildProcess: Sendable {
         var numberUsers = 0
     }
 
-    /// - Parameter leadsGroup: Whether it keeps its number, and that of its group, until this object is released.
-    init(_ spawned: reactor_spawned, _ name: String, terminal: SharedDescriptor?, leadsGroup: Bool) {
+    init(_ spawned: reactor_spawned, _ name: String, terminal: SharedDescriptor?) {
         (processIdentifier, descriptor) = (spawned.process, spawned.descriptor)
         owner = DescriptorOwner(of: spawned.descriptor)
-        (self.name, self.terminal, self.leadsGroup) = (name, terminal, leadsGroup)
-        if leadsGroup { beginUsingNumber() }
+        (self.name, self.terminal) = (name, terminal)
         // Also while only a stream of the process is kept.
         currentTimeSource?.noteWork { [self] in !SystemCall.isReadable(descriptor) }
     }
 
     deinit {
-        if leadsGroup { endUsingNumber() }
         let hasEnded = termination != nil
         // In a child of fork(2) the process is a sibling, which its parent collects.
         if hasEnded || !creator.isCurrent { return owner.close(descriptor) }
@@ -72,7 +67,7 @@ public final class ChildProcess: Sendable {
     public var termination: Termination? {
         state.withLock { state in
             if state.termination == nil {
-                let keepsNumber = state.numberUsers > 0
+                let keepsNumber = state.numberUsers > 0 && !Self.groupsAreIdentified
                 state.termination = Termination(collecting: descriptor, keepsNumber: keepsNumber)
                 state.isCollected = state.termination != nil && !keepsNumber
             }
@@ -80,7 +75,12 @@ public final class ChildProcess: Sendable {
         }
     }
 
-    /// Keeps the process's number, and that of the group that it leads, from other processes, also after its end.
+    /// Whether the kernel identifies a group by its leader's pidfd, also when that has ended (Linux 6.9), and not by its
+    /// number.
+    private static let groupsAreIdentified = reactor_identifies_groups()
+
+    /// Keeps the process's number, and that of the group that it leads, from other processes, also after its end; unless the
+    /// group needs no number.
     func beginUsingNumber() { state.withLock { $0.numberUsers += 1 } }
 
     func endUsingNumber() {
@@ -127,18 +127,17 @@ public final class ChildProcess: Sendable {
     ///   - signal: The signal.
     ///   - toGroup: Whether all processes of its group get the signal: see ``Configuration/Group``.
     /// - Throws: ``IOError`` with an error of pidfd_send_signal(2) or kill(2): `Errno.noSuchProcess` after the process was
-    ///   collected, or if it leads no group; `Errno.notPermitted`, `Errno.invalidArgument`.
-    /// - Note: Before Linux 6.9 the group is identified by its number: do not let other code collect the process during the
-    ///   call, by a wait for any child, as another group might get the number.
+    ///   collected, or if nothing is left of its group; `Errno.notPermitted`, `Errno.invalidArgument`.
+    /// - Note: Before Linux 6.9 the group is identified by its number. Then it gets no signal once the process was collected;
+    ///   do not let other code collect it during the call, by a wait for any child, as another group might get the number.
     public func send(_ signal: Signal, toGroup: Bool = false) throws(IOError) {
         try attempt(.signal, subject) { () throws(Errno) in
             guard toGroup else {
                 try SystemCall.make { reactor_signal_process(descriptor, signal.rawValue) }
                 return
             }
-            // A process that is not collected keeps its number.
-            try state.withLock { state throws(Errno) in
-                guard !state.isCollected else { throw .noSuchProcess }
+            // A process that is not collected keeps its number: it is not while this is locked.
+            _ = try state.withLock { _ throws(Errno) in
                 try SystemCall.make { reactor_signal_group(descriptor, processIdentifier, signal.rawValue) }
             }
         }
@@ -146,9 +145,9 @@ public final class ChildProcess: Sendable {
 
     /// Sends SIGTERM, and SIGKILL to what is left when `grace` has passed, also if this object was released. Does not wait.
     ///
-    /// The group includes the programs that the process has started, also those that have outlived it: its leader keeps its
-    /// number, so that no other group can have it. Without a group this does nothing if ``termination`` is known; with one, if
-    /// the process does not lead a group.
+    /// The group includes the programs that the process has started, also those that have outlived it; before Linux 6.9 only if
+    /// ``termination`` is not known yet, and then the process keeps its number until the end of the grace. Without a group this
+    /// does nothing if ``termination`` is known.
     ///
     /// - Parameters:
     ///   - grace: The time between the signals.

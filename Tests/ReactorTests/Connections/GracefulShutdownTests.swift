@@ -97,7 +97,7 @@ import Testing
     // MARK: Iterations
 
     enum Elements: CaseIterable {
-        case chunks, lines, messages
+        case lines, messages
 
         /// The first element of `connection` that comes before the shutdown; then `body` is called, and what follows must be
         /// the end.
@@ -105,12 +105,6 @@ import Testing
             async throws -> String?
         {
             switch self {
-            case .chunks:
-                var elements = connection.chunks(upTo: 1, shutdown: shutdown).makeAsyncIterator()
-                let first = try await elements.next()
-                body()
-                #expect(try await elements.next() == nil)
-                return first.map { String(decoding: $0, as: UTF8.self) }
             case .lines:
                 var elements = connection.lines(shutdown: shutdown).makeAsyncIterator()
                 let first = try await elements.next()
@@ -138,8 +132,7 @@ import Testing
             try await client.write("a\nb\nc")
             let first = try await elements.first(of: connection, shutdown) { shutdown.begin() }
             #expect(first == "a")
-            let rest = try await connection.read(exactly: elements == .chunks ? 4 : 3)
-            #expect(rest == Array((elements == .chunks ? "\nb\nc" : "b\nc").utf8))
+            #expect(try await connection.read(exactly: 3) == Array("b\nc".utf8))
             #expect(try await elements.first(of: connection, shutdown) {} == nil)
         }
     }

@@ -151,8 +151,6 @@ import Testing
         #expect(leader.process.wait()?.reason == .signalled(.kill, dumpedCore: false))
         // The pipe has no writer any more.
         #expect(leader.standardOutput!.read(upTo: 1).isEmpty)
-        // The leader has ended, and keeps its number.
-        try leader.process.send(.kill, toGroup: true)
         let child = try ChildProcess.shell("cat", standardInput: .stream) { $0.group = .newSession }
         #expect(getsid(child.process.processIdentifier) == child.process.processIdentifier)
         expectErrno(Errno(rawValue: ENOTTY)) {

@@ -61,3 +61,14 @@ extension OutputStream {
         close()
     }
 }
+
+/// Whether the kernel identifies a process group by its leader's pidfd: Linux 6.9.
+let identifiesGroups: Bool = {
+    var name = utsname()
+    uname(&name)
+    let release = withUnsafeBytes(of: &name.release) {
+        String(decoding: $0.prefix { $0 != 0 }, as: UTF8.self)
+    }
+    let parts = release.split { !$0.isNumber }.prefix(2).compactMap { Int($0) }
+    return parts.count == 2 && (parts[0], parts[1]) >= (6, 9)
+}()

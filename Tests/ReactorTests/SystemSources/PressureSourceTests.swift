@@ -30,21 +30,6 @@ private let isAvailable = access(cpu.string, R_OK | W_OK) == 0
         #expect(calls == 1)
     }
 
-    @Test(.enabled(if: isAvailable)) func `a descriptor source has what the kernel's file tells once`() throws
-    {
-        let file = try FileDescriptor.open(cpu, .readWrite)
-        try file.writeAll(Array("some 1000 2000000\0".utf8))
-        var calls: [Readiness] = []
-        let source = DescriptorSource(file, for: .priority) {
-            calls.append($1)
-            $0.cancel()
-        }
-        try RunLoop.current.add(source, forMode: .default)
-        try withBusyProcessors { #expect(RunLoop.current.run(in: .default) == .finished) }
-        #expect(calls == [.priority])
-        try file.close()
-    }
-
     @Test func `an error names the file, also without the kernel's support`() {
         let error = #expect(throws: IOError.self) {
             try PressureSource(at: "/proc/pressure/memory", stalledFor: .seconds(1), within: .seconds(100)) {

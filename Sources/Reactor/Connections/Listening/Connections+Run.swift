@@ -99,7 +99,7 @@ extension Listener.Connections {
             let peer = connection.peerAddress.map { "\($0)" } ?? connection.socket.subject
             return failures(connection, IOError(.accept, peer, Errno(rawValue: EUSERS)))
         }
-        if let security { _ = connection.protect(by: security) }
+        guard security.map({ connection.protect(by: $0) }) ?? true else { return connection.close() }
         group.addTask {
             await serve(connection, failures, body)
             withExtendedLifetime(place) {}

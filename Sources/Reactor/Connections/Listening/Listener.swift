@@ -165,8 +165,9 @@ public final class Listener: EventSource {
                 let connection = Connection(
                     accepted: descriptor, from: peer, connectionOptions,
                     isConfigured: acceptor.isConfigured(with: connectionOptions))
-                if let security { _ = connection.protect(by: security) }
-                handlers?.connection(self, connection)
+                if security.map({ connection.protect(by: $0) }) ?? true {
+                    handlers?.connection(self, connection)
+                }
             case .fault(let fault): return backOff(fault)
             case .over: return close()
             case nil: return

@@ -122,7 +122,7 @@ public class EventSource: CustomStringConvertible {
         case []: "its interest is empty"
         case [.readable, .writable]: "the descriptor is neither readable nor writable"
         case .readable, .writable: "the descriptor is not \(watchedInterest)"
-        default: "nothing of this has come: \(watchedInterest)"
+        default: "the descriptor has reported none of: \(watchedInterest)"
         }
     }
 

@@ -4,8 +4,9 @@ import SystemPackage
 
 /// What one source is ready for in one mode, and the kernel's registrations that tell of it.
 ///
-/// Reading and writing are registered apart, so that changing one of them is one system call; other conditions by an epoll(7)
-/// of their own. What the library itself has marked ready is recorded here as well, which needs no registration, and no poller.
+/// Reading and writing are registered apart, so that changing one of them is one system call; the end of the peer by an
+/// epoll(7) of its own. What the library itself has marked ready is recorded here as well, which needs no registration, and no
+/// poller.
 ///
 /// `@safe`: the source is only used while something is recorded, and then it is alive; see `source`.
 @safe
@@ -29,7 +30,7 @@ final class Watch {
     /// Unchecked, because one thread uses them, and no access to one calls a client's code.
     @safe @exclusivity(unchecked) private var reading: Registration?
     @safe @exclusivity(unchecked) private var writing: Registration?
-    @safe @exclusivity(unchecked) fileprivate var conditions: ConditionWatch?
+    @safe @exclusivity(unchecked) private var peerWatch: PeerWatch?
 
     // The queue's.
     fileprivate var isQueued = false
@@ -56,7 +57,7 @@ final class Watch {
     func end() {
         reading = nil
         writing = nil
-        conditions = nil
+        peerWatch = nil
         readiness = []
         queue.remove(ReadyQueue.Link(self))
     }
@@ -67,7 +68,7 @@ final class Watch {
     func adopt(_ descriptor: CInt, of shared: SharedDescriptor) {
         reading = nil
         writing = nil
-        conditions = nil
+        peerWatch = nil
         self.descriptor = descriptor
         self.shared = shared
     }
@@ -79,9 +80,15 @@ final class Watch {
     /// Makes `interest` what the kernel watches for. On an error nothing that was watched before is lost.
     func setInterest(_ interest: Readiness) throws(Errno) {
         guard let poller else { return }
-        if conditions != nil || !interest.isDisjoint(with: .conditions) {
-            try setConditions(interest.intersection(.conditions), on: poller)
+        if peerWatch != nil || interest.contains(.peerEnded) {
+            try setInterestWithPeer(interest, on: poller)
+        } else {
+            try setTransfers(interest, on: poller)
         }
+    }
+
+    @inline(__always)
+    private func setTransfers(_ interest: Readiness, on poller: Poller) throws(Errno) {
         // What is new comes first: if that fails, what was registered still is.
         let isReadingNew = interest.contains(.readable) && reading == nil
         if isReadingNew { reading = try register(for: .readable, on: poller) }
@@ -96,13 +103,14 @@ final class Watch {
     }
 
     @inline(never)
-    private func setConditions(_ interest: Readiness, on poller: Poller) throws(Errno) {
-        guard !interest.isEmpty else {
-            conditions = nil
-            return
+    private func setInterestWithPeer(_ interest: Readiness, on poller: Poller) throws(Errno) {
+        let isNew = peerWatch == nil
+        if isNew { peerWatch = try PeerWatch(descriptor, on: poller, of: self) }
+        do throws(Errno) { try setTransfers(interest, on: poller) } catch {
+            if isNew { peerWatch = nil }
+            throw error
         }
-        if let conditions { return try conditions.setInterest(interest) }
-        conditions = try ConditionWatch(descriptor, for: interest, on: poller, of: self)
+        if !interest.contains(.peerEnded) { peerWatch = nil }
     }
 
     private func register(for interest: Readiness, on poller: Poller) throws(Errno) -> Registration {
@@ -126,7 +134,7 @@ final class Watch {
     func confirm() {
         guard unsafe source.takeUnretainedValue().confirmsLateReadiness, readiness != .marked else { return }
         guard let events = try? SystemCall.poll(descriptor, for: readiness.pollEvents) else { return }
-        narrow(to: Readiness(poll: events).union([.marked, .priority]))
+        narrow(to: Readiness(poll: events).union(.marked))
     }
 
     /// Takes what was recorded, so that it is not served once more.
@@ -137,38 +145,22 @@ final class Watch {
     }
 }
 
-/// Watches a descriptor for what libevent does not: by an epoll(7), which the mode's watches.
-private final class ConditionWatch {
-    private(set) var interest: Readiness
-    private let descriptor: CInt
+/// Watches a descriptor for the end of its peer, by an epoll(7) that the mode's watches.
+///
+/// libevent has an event for that, `EV_CLOSED`, which it does not report with an error or a hang-up: the loop would spin.
+private final class PeerWatch {
     private let epoll: OwnedDescriptor
     /// Ends before the epoll is closed.
     private var registration: Registration?
 
-    init(
-        _ descriptor: CInt, for interest: Readiness, on poller: Poller, of watch: Watch
-    ) throws(Errno) {
-        (self.descriptor, self.interest) = (descriptor, interest)
+    init(_ descriptor: CInt, on poller: Poller, of watch: Watch) throws(Errno) {
         epoll = try OwnedDescriptor.epoll()
-        try SystemCall.control(epoll.number, EPOLL_CTL_ADD, descriptor, for: interest.epollEvents)
+        try SystemCall.control(epoll.number, EPOLL_CTL_ADD, descriptor, for: EPOLLRDHUP.rawValue)
         registration = try unsafe poller.register(
-            epoll.number, of: nil, for: .readable, recordConditions, context: watch)
+            epoll.number, of: nil, for: .readable, recordEndOfPeer, context: watch)
     }
 
     deinit { registration = nil }
-
-    func setInterest(_ interest: Readiness) throws(Errno) {
-        try SystemCall.control(epoll.number, EPOLL_CTL_MOD, descriptor, for: interest.epollEvents)
-        self.interest = interest
-    }
-
-    /// What has come, as the epoll is readable.
-    var readiness: Readiness {
-        let events = (try? SystemCall.poll(descriptor, for: CInt(interest.epollEvents))) ?? 0
-        let readiness = Readiness(poll: events).intersection(interest)
-        // The loop's own question to the epoll may have ended it.
-        return readiness.isEmpty ? interest.intersection(.priority) : readiness
-    }
 }
 
 /// libevent's callback: it records, and leaves the serving to the loop.
@@ -180,11 +172,10 @@ private func recordReadiness(_: CInt, _ events: Int16, _ context: UnsafeMutableR
     }
 }
 
-private func recordConditions(_: CInt, _: Int16, _ context: UnsafeMutableRawPointer?) {
+private func recordEndOfPeer(_: CInt, _: Int16, _ context: UnsafeMutableRawPointer?) {
     unsafe CallbackContext.borrow(context) { (watch: Watch) in
-        guard let readiness = watch.conditions?.readiness, !readiness.isEmpty else { return }
         watch.reportedAt = watch.poller?.lastPoll ?? .unknown
-        watch.record(readiness)
+        watch.record(.peerEnded)
     }
 }
 

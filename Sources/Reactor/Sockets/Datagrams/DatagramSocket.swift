@@ -121,7 +121,7 @@ public final class DatagramSocket: EventSource {
         if let address { try bind(to: address) }
         try attempt(.connect, "\(peer)") { () throws(Errno) in
             try descriptor.connect(to: peer)
-            localAddress = try SocketAddress.local(of: descriptor)
+            lastAddress = try SocketAddress.local(of: descriptor)
         }
     }
 
@@ -151,8 +151,8 @@ public final class DatagramSocket: EventSource {
         options.check()
         let descriptor = try attempt(operation, subject(), open)
         do throws(Errno) {
-            localAddress = try SocketAddress.local(of: descriptor)
-            family = localAddress.family
+            lastAddress = try SocketAddress.local(of: descriptor)
+            family = lastAddress.family
             try options.apply(to: descriptor, family)
             try SystemCall.make { fcntl(descriptor.rawValue, F_SETFD, FD_CLOEXEC) }
         } catch {
@@ -169,7 +169,7 @@ public final class DatagramSocket: EventSource {
     private func bind(to address: SocketAddress) throws(IOError) {
         try attempt(.bind, "\(address)") { () throws(Errno) in
             try descriptor.bind(to: address)
-            localAddress = try SocketAddress.local(of: descriptor)
+            lastAddress = try SocketAddress.local(of: descriptor)
         }
         file = address.unixPath.flatMap { SocketFile($0) }
     }
@@ -188,7 +188,13 @@ public final class DatagramSocket: EventSource {
     }
 
     /// The socket's own address, as completed by the kernel: with the port that it has chosen; getsockname(2).
-    public private(set) var localAddress: SocketAddress
+    public var localAddress: SocketAddress {
+        if handlers != nil, let address = try? SocketAddress.local(of: descriptor) { lastAddress = address }
+        return lastAddress
+    }
+
+    /// The local address when it was asked for.
+    private var lastAddress: SocketAddress
 
     /// The address that the socket is connected to; getpeername(2). Nil if it is not, or is closed.
     public var peerAddress: SocketAddress? { try? SocketAddress.peer(of: openDescriptor) }

@@ -20,19 +20,15 @@ extension InputStream {
     ///   subclass.
     public var chunks: Chunks { chunks() }
 
-    /// As ``chunks``, of another size, with a timeout, or until a graceful shutdown.
+    /// As ``chunks``, of another size or with a timeout.
     ///
     /// - Parameters:
     ///   - size: The maximum number of bytes of a chunk, at least one.
     ///   - timeout: How long each element may take to arrive, from the call of `next()`; nil for no limit. After it the
     ///     iteration throws ``IOError`` with ``IOError/Reason/waitTimedOut``, and has ended.
-    ///   - shutdown: Ends the iteration when it begins, also while the next element is awaited; nil for nothing. What has come
-    ///     of further elements stays with the stream.
-    public func chunks(
-        upTo size: Int = defaultChunkSize, timeout: Duration? = nil, shutdown: GracefulShutdown? = nil
-    ) -> Chunks {
+    public func chunks(upTo size: Int = defaultChunkSize, timeout: Duration? = nil) -> Chunks {
         require(size > 0, "InputStream.chunks(upTo:) needs a positive size (it is \(size)).")
-        return Chunks(stream: self, size: size, timeout: timeout, shutdown: shutdown)
+        return Chunks(stream: self, size: size, timeout: timeout)
     }
 
     /// The stream's bytes, one by one, for `for try await`. As ``chunks`` otherwise.
@@ -43,7 +39,7 @@ extension InputStream {
     /// Swift's runtime looks for a task's executor at each element: chunks are many times as fast.
     public var bytes: Bytes { bytes() }
 
-    /// As ``bytes``, with a timeout for each byte: see ``chunks(upTo:timeout:shutdown:)``.
+    /// As ``bytes``, with a timeout for each byte: see ``chunks(upTo:timeout:)``.
     public func bytes(timeout: Duration? = nil) -> Bytes { Bytes(stream: self, timeout: timeout) }
 
     /// The chunks of a stream: ``InputStream/chunks``.
@@ -51,14 +47,11 @@ extension InputStream {
         fileprivate let stream: InputStream
         fileprivate let size: Int
         fileprivate let timeout: Duration?
-        fileprivate let shutdown: GracefulShutdown?
 
         /// Begins an iteration, and opens the stream if it is not open.
         ///
         /// - Precondition: No other task reads the stream.
-        public func makeAsyncIterator() -> Iterator {
-            Iterator(EagerReader(stream, timeout: timeout, shutdown: shutdown), size)
-        }
+        public func makeAsyncIterator() -> Iterator { Iterator(EagerReader(stream, timeout: timeout), size) }
 
         /// Reads one chunk after the other.
         public struct Iterator: AsyncIteratorProtocol {
@@ -77,7 +70,7 @@ extension InputStream {
             public mutating func next(isolation actor: isolated (any Actor)?) async throws -> [UInt8]? {
                 guard let reader = reader.take() else { return nil }
                 // Not a call of the reader's: each asynchronous frame costs as much as a read.
-                while !reader.use.isOver {
+                while true {
                     if let chunk = try reader.readChunk(upTo: size) {
                         if chunk.isEmpty { return nil }
                         reader.use.endElement()
@@ -86,7 +79,6 @@ extension InputStream {
                     }
                     try await reader.use.parker(actor).park(isolation: actor)
                 }
-                return nil
             }
         }
     }
