@@ -20,7 +20,7 @@
 // Constants of the kernel that not every C library declares.
 enum {
     close_range_cloexec = 4, clone_pidfd = 0x1000, waitid_pidfd = 3, signal_process_group = 4,
-    sys_pidfd_send_signal = 424, sys_pidfd_open = 434, sys_close_range = 436
+    sys_pidfd_send_signal = 424, sys_close_range = 436
 };
 
 extern char **environ;
@@ -257,14 +257,6 @@ int reactor_signal_group(int descriptor, int leader, int signal) {
     if (errno != EINVAL) return -1;
     // Before Linux 6.9: by the number, which a collected leader has no more.
     return reactor_signal_process(descriptor, 0) < 0 ? -1 : kill(-leader, signal);
-}
-
-bool reactor_identifies_groups(void) {
-    int self = (int)syscall(sys_pidfd_open, getpid(), 0);
-    if (self < 0) return false;
-    bool identifies = syscall(sys_pidfd_send_signal, self, 0, NULL, signal_process_group) == 0 || errno != EINVAL;
-    close(self);
-    return identifies;
 }
 
 // MARK: Pseudo-terminals

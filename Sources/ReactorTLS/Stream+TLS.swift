@@ -15,6 +15,9 @@ extension Stream {
     /// is counted from this call. Its failure fails both streams with a ``TLSError``, or with an `IOError` for
     /// one of the socket.
     ///
+    /// While only a part of a message of the peer has come, what is written waits for the rest of that, and a flush with it.
+    /// Ending the output, or closing the stream, before it has come loses these bytes, and fails with ``TLSError``.
+    ///
     /// Events are delivered for clear bytes only. Ending the output sends close_notify. If the peer ends
     /// the connection without it, the input fails with ``TLSError/Reason/truncated`` after the last byte.
     ///

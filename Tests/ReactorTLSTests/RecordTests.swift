@@ -84,6 +84,28 @@ import Testing
         #expect(connection.server.read(exactly: 1) == [7])
     }
 
+    @Test func `bytes that wait for the rest of a ticket count for the write timeout`() throws {
+        let (number, other) = try socketPair()
+        let client = TLSEnd(
+            Reactor.Connection(
+                descriptor: FileDescriptor(rawValue: number), options: .init(writeTimeout: .milliseconds(50)))
+        )
+        try client.input.beginTLS(.testClient())
+        client.open()
+        let socket = SocketPeer(other)
+        let server = OpenSSLServer(socket, version: TLS1_3_VERSION)
+        client.settle()
+        let recorder = Recorder()
+        client.input.delegate = recorder
+        client.input.schedule(in: .current, forMode: .default)
+        socket.send(server.ticket()[0])
+        RunLoop.current.servePending()
+        _ = client.output.write([7])
+        expectErrno(.timedOut) { try client.output.flushAndWait() }
+        withExtendedLifetime(recorder) {}
+        client.close()
+    }
+
     @Test(arguments: [false, true])
     func `ending the output within a message is an error if written bytes are lost`(closes: Bool) throws {
         let connection = try Connection()

@@ -251,12 +251,9 @@ struct reactor_end {
 struct reactor_end reactor_collect(int descriptor, bool waits, bool keeps);
 /// pidfd_send_signal(2): 0, or -1 with errno.
 int reactor_signal_process(int descriptor, int signal);
-/// Sends `signal` to the group that the process of a pidfd leads: 0, or -1 with errno, ESRCH if the process was collected.
-/// `leader` is the process's number.
+/// Sends `signal` to the group that the process of a pidfd leads: 0, or -1 with errno, ESRCH if nothing is left of it, and
+/// before Linux 6.9 also if the process was collected. `leader` is the process's number.
 int reactor_signal_group(int descriptor, int leader, int signal);
-
-// Whether the kernel finds the group of a process by its pidfd (Linux 6.9), also when the process has ended.
-bool reactor_identifies_groups(void);
 
 /// Changes the settings of a terminal until the end, and whenever the process continues in the foreground. `entering` is
 /// written to `output` then, and `leaving` before they are restored: also by exit(3), a deadly signal and a stop. NULL with

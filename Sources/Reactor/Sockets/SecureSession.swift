@@ -77,7 +77,9 @@ package struct SocketWire: Sendable {
     /// them, though the client may not read.
     package func setHolding(_ isHolding: Bool) throws(Errno) {
         try buffer?.setHolding(isHolding)
-        if isHolding { try connection.sendHeldLater() }
+        guard isHolding else { return }
+        connection.noteSent(0, isBlocked: true)
+        try connection.sendHeldLater()
     }
 
     /// Sends all of `bytes`, or queues what the socket has no room for.

@@ -24,7 +24,9 @@ extension OutputStream {
         let part = FilePart(file, range)
         guard !part.range.isEmpty else { return 0 }
         if let sent = engine.send(part), sent > 0 { return sent }
-        let bytes = try attempt(.read, descriptorName(part.file)) { () throws(Errno) in try part.read() }
+        let bytes = try attempt(.read, descriptorName(part.file), label: label) { () throws(Errno) in
+            try part.read()
+        }
         return bytes.withBytes { bytes in
             bytes.withAddress { unsafe write($0!.assumingMemoryBound(to: UInt8.self), maxLength: $1) }
         }
@@ -79,7 +81,9 @@ extension StreamEngine {
     /// - Returns: The number of accepted bytes; nil if an event will report room.
     func writeIfReady(_ part: FilePart) throws -> Int? {
         if let sent = send(part) { return sent > 0 ? sent : nil }
-        let bytes = try attempt(.read, descriptorName(part.file)) { () throws(Errno) in try part.read() }
+        let bytes = try attempt(.read, descriptorName(part.file)) { () throws(Errno) in
+            try part.read()
+        }
         return try bytes.withBytes { try writeIfReady($0) }
     }
 }

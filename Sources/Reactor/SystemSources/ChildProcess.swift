@@ -67,7 +67,7 @@ public final class ChildProcess: Sendable {
     public var termination: Termination? {
         state.withLock { state in
             if state.termination == nil {
-                let keepsNumber = state.numberUsers > 0 && !Self.groupsAreIdentified
+                let keepsNumber = state.numberUsers > 0
                 state.termination = Termination(collecting: descriptor, keepsNumber: keepsNumber)
                 state.isCollected = state.termination != nil && !keepsNumber
             }
@@ -75,12 +75,7 @@ public final class ChildProcess: Sendable {
         }
     }
 
-    /// Whether the kernel identifies a group by its leader's pidfd, also when that has ended (Linux 6.9), and not by its
-    /// number.
-    private static let groupsAreIdentified = reactor_identifies_groups()
-
-    /// Keeps the process's number, and that of the group that it leads, from other processes, also after its end; unless the
-    /// group needs no number.
+    /// Keeps the process's number, and that of the group that it leads, from other processes, also after its end.
     func beginUsingNumber() { state.withLock { $0.numberUsers += 1 } }
 
     func endUsingNumber() {
@@ -146,8 +141,8 @@ public final class ChildProcess: Sendable {
     /// Sends SIGTERM, and SIGKILL to what is left when `grace` has passed, also if this object was released. Does not wait.
     ///
     /// The group includes the programs that the process has started, also those that have outlived it; before Linux 6.9 only if
-    /// ``termination`` is not known yet, and then the process keeps its number until the end of the grace. Without a group this
-    /// does nothing if ``termination`` is known.
+    /// ``termination`` is not known yet. A process that ends meanwhile keeps its number until the grace is over. Without a
+    /// group this does nothing if ``termination`` is known.
     ///
     /// - Parameters:
     ///   - grace: The time between the signals.
