@@ -60,14 +60,15 @@ extension Connection {
     /// timeout, from this call. On a client, bytes of the server that have not been read fail the connection with
     /// ``TLSError/Reason/unprotectedBytes``: an attacker may have inserted them. A failed handshake fails the connection.
     ///
-    /// - Throws: ``TLSError`` with ``TLSError/Reason/invalidSettings(_:)`` if the settings cannot be used, or the connection is
-    ///   closed, has failed, or has TLS, while a message is being written, or while a task iterates over its lines, which reads
-    ///   ahead: await ``Connection/read(until:limit:timeout:)`` for the lines before it.
+    /// - Throws: ``TLSError`` with ``TLSError/Reason/invalidSettings(_:)`` if the settings cannot be used; with
+    ///   ``TLSError/Reason/cannotBegin(_:)`` if the connection is closed, has failed, or has TLS, while a message is being
+    ///   written, or while a task iterates over its lines, which reads ahead: await ``Connection/read(until:limit:timeout:)``
+    ///   for the lines before it.
     @available(*, noasync, message: "await startTLS(_:timeout:)")
     public func beginTLS(_ settings: TLSSettings = .client()) throws(TLSError) {
         let isDone = try betweenWrites { () throws(TLSError) in try streams.input.beginTLS(settings) }
         if !isDone {
-            throw TLSError(.invalidSettings("cannot begin while a message is being written"))
+            throw TLSError(.cannotBegin("while a message is being written"))
         }
     }
 
@@ -94,7 +95,7 @@ extension Connection {
     ) async throws {
         let security = try Connection.Security.tls(settings)
         guard try await protect(by: security, timeout: timeout) else {
-            throw TLSError(.invalidSettings(streams.input.obstacle))
+            throw TLSError(.cannotBegin(streams.input.obstacle))
         }
     }
 

@@ -21,25 +21,25 @@ extension Stream {
     /// Events are delivered for clear bytes only. Ending the output sends close_notify. If the peer ends
     /// the connection without it, the input fails with ``TLSError/Reason/truncated`` after the last byte.
     ///
-    /// - Throws: ``TLSError`` with ``TLSError/Reason/invalidSettings(_:)`` if the settings cannot be used, or
-    ///   the stream has no socket, is closed, has failed, or has TLS, or while a task iterates over its lines or bytes, which
-    ///   reads ahead.
+    /// - Throws: ``TLSError`` with ``TLSError/Reason/invalidSettings(_:)`` if the settings cannot be used; with
+    ///   ``TLSError/Reason/cannotBegin(_:)`` if the stream has no socket, is closed, has failed, or has TLS, or while a task
+    ///   iterates over its lines or bytes, which reads ahead.
     public func beginTLS(_ settings: TLSSettings = .client()) throws(TLSError) {
         let security = try TLSSecurity(settings)
         guard protect(by: security) else {
-            throw TLSError(.invalidSettings(obstacle))
+            throw TLSError(.cannotBegin(obstacle))
         }
     }
 
     /// Why the stream cannot be protected.
     var obstacle: String {
         switch streamStatus {
-        case .closed: "cannot begin on a closed stream"
-        case .error: "cannot begin on a stream that has failed: \(streamError.map { "\($0)" } ?? "")"
+        case .closed: "on a closed stream"
+        case .error: "on a stream that has failed: \(streamError.map { "\($0)" } ?? "")"
         default:
             property(forKey: .shouldCloseNativeSocketKey) == nil
-                ? "needs the stream of a socket, which an adopted descriptor has when it is open"
-                : "cannot begin on a stream that has it, whose connection has ended, or while a task iterates over its lines or bytes"
+                ? "on a stream without a socket, which an adopted descriptor has when it is open"
+                : "on a stream that has it, whose connection has ended, or while a task iterates over its lines or bytes"
         }
     }
 

@@ -51,6 +51,8 @@ public struct TLSError: ReactorError, Hashable {
         case protocolViolation(String)
         /// A setting cannot be used.
         case invalidSettings(String)
+        /// TLS cannot begin now: the connection has it, is closed or has failed, or is being written or iterated over.
+        case cannotBegin(String)
     }
 
     /// Why TLS has failed.
@@ -94,6 +96,7 @@ extension TLSError.Reason: CustomStringConvertible {
         case .unprotectedBytes: "the peer has sent bytes before the handshake that were not read"
         case .protocolViolation(let words): words
         case .invalidSettings(let words): words
+        case .cannotBegin(let words): "cannot begin \(words)"
         }
     }
 }
@@ -184,7 +187,7 @@ extension TLSError {
         case .truncated: -9816  // errSSLClosedNoNotify
         case .noCertificate: -9825  // errSSLPeerBadCert
         case .wrongName: -9843  // errSSLHostNameMismatch
-        case .invalidSettings: -9848  // errSSLBadConfiguration
+        case .invalidSettings, .cannotBegin: -9848  // errSSLBadConfiguration
         case .alert(let code, _): Self.alertCodes[code] ?? -9824  // errSSLPeerHandshakeFail
         }
     }

@@ -172,7 +172,10 @@ struct ForkedChild {
     var sent = 0
     while case let count = output.write([UInt8](repeating: 1, count: 5000)), count > 0 { sent += count }
     let ending = ForkedChild.ending {
-        print("written:", output.write([2], maxLength: 1))
+        let isRefused = output.write([2], maxLength: 1) == -1
+        // Not `print`, which takes a lock of Swift's runtime that another thread may have held at the fork.
+        let line: StaticString = isRefused ? "written: -1\n" : "written\n"
+        _ = Glibc.write(STDOUT_FILENO, line.utf8Start, line.utf8CodeUnitCount)
         for stream in [input, output] { stream.close() }
     }
     print("closed:", ending)

@@ -43,7 +43,7 @@ final class Downloader {
         for component in path.components {
             folder.append(component)
             guard unsafe mkdir(folder.string, 0o777) != 0, errno != EEXIST else { continue }
-            throw IOError("open", folder.string, .system(Errno(rawValue: errno)))
+            throw IOError(operation: "open", subject: folder.string, reason: .system(Errno(rawValue: errno)))
         }
     }
 

@@ -252,7 +252,7 @@ final class LineBuffer {
     fileprivate func fill(isolation: isolated (any Actor)?) async throws -> String? {
         while !reader.use.isOver {
             if let failure = batch.failure { throw failure }
-            guard let next = try await nextBatch(isolation: isolation) else { break }
+            let next = try await nextBatch(isolation: isolation)
             guard !(next.isEnd && next.lines.isEmpty && next.failure == nil) else { return nil }
             tracker.add(next.chunk.count)
             batch = next
@@ -263,13 +263,11 @@ final class LineBuffer {
         return nil
     }
 
-    /// Nil once the iteration is over.
-    private func nextBatch(isolation: isolated (any Actor)?) async throws -> LineBatch? {
+    private func nextBatch(isolation: isolated (any Actor)?) async throws -> LineBatch {
         guard let worker else {
             var chunk: [UInt8] = []
-            let isRead = try await reader.read(
-                into: &chunk, upTo: InputStream.defaultChunkSize, isolation: isolation)
-            return isRead ? cutter.cut(chunk) : nil
+            try await reader.read(into: &chunk, upTo: InputStream.defaultChunkSize, isolation: isolation)
+            return cutter.cut(chunk)
         }
         return try await reader.use.next(
             isolation: isolation, isScheduled: false, preparing: { worker.notify($0) }, worker.take)

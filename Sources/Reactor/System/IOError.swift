@@ -35,18 +35,18 @@ public struct IOError: ReactorError, Hashable {
     public let label: String?
 
     /// Describes the failure of an operation.
-    public init(_ operation: String, _ subject: String, _ reason: Reason, label: String? = nil) {
+    public init(operation: String, subject: String, reason: Reason, label: String? = nil) {
         (self.operation, self.subject, self.reason, self.label) = (operation, subject, reason, label)
     }
 
     /// Describes the failure of one of the library's operations.
     package init(_ operation: Operation, _ subject: String, _ reason: Reason, label: String? = nil) {
-        self.init(operation.rawValue, subject, reason, label: label)
+        self.init(operation: operation.rawValue, subject: subject, reason: reason, label: label)
     }
 
     /// Describes one of the library's operations that failed with an error of a system call.
     package init(_ operation: Operation, _ subject: String, _ errno: Errno, label: String? = nil) {
-        self.init(operation.rawValue, subject, .system(errno), label: label)
+        self.init(operation, subject, .system(errno), label: label)
     }
 
     /// The error of the system call that failed, or what a call with the same failure would say: `Errno.timedOut` for
@@ -64,7 +64,9 @@ public struct IOError: ReactorError, Hashable {
     }
 
     /// The same failure of an item with a label.
-    func labelled(_ label: String?) -> IOError { IOError(operation, subject, reason, label: label) }
+    func labelled(_ label: String?) -> IOError {
+        IOError(operation: operation, subject: subject, reason: reason, label: label)
+    }
 }
 
 extension IOError: CustomStringConvertible {

@@ -27,17 +27,18 @@ extension RunLoop {
         Listener.Connections(try Acceptor(address, options), options.connection, self, modes, faults)
     }
 
-    /// Takes ownership of a socket that listens already, as ``Listener/init(descriptor:options:security:handler:faults:)``
-    /// does, and accepts a connection each time that one is awaited.
+    /// Takes ownership of a socket that listens already, as
+    /// ``Listener/init(descriptor:connectionOptions:security:handler:faults:)`` does, and accepts a connection each time that
+    /// one is awaited.
     ///
     /// - Parameters:
     ///   - descriptor: The socket, which is closed even if this fails.
-    ///   - options: The options of accepted connections, which are set for each.
+    ///   - connectionOptions: The options of accepted connections, which are set for each.
     ///   - modes: Where the loop waits for connections: the common modes unless others are named.
     ///   - faults: As in ``connections(at:options:inModes:faults:)``.
-    /// - Throws: As ``Listener/init(descriptor:options:security:handler:faults:)``.
+    /// - Throws: As ``Listener/init(descriptor:connectionOptions:security:handler:faults:)``.
     public func connections(
-        descriptor: FileDescriptor, options: Connection.Options = Connection.Options(),
+        descriptor: FileDescriptor, connectionOptions options: Connection.Options = Connection.Options(),
         inModes modes: [Mode] = [.common], faults: @escaping @Sendable (IOError) -> Void = { _ in }
     ) throws(IOError) -> Listener.Connections {
         Listener.Connections(try Acceptor(descriptor), options, self, modes, faults)

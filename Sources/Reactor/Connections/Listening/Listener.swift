@@ -75,7 +75,7 @@ public final class Listener: EventSource {
     /// - Parameters:
     ///   - descriptor: The socket, which is closed even if this fails. It becomes non-blocking. Its options stay as
     ///     they are, and so does the file of a Unix-domain path.
-    ///   - options: The options of accepted connections, which are set for each.
+    ///   - connectionOptions: The options of accepted connections, which are set for each.
     ///   - security: As in ``init(_:options:security:handler:faults:)``.
     ///   - handler: Called for each connection.
     ///   - faults: Called with the reason when the listener backs off, at most once a second; nil to back off silently.
@@ -83,7 +83,7 @@ public final class Listener: EventSource {
     ///   does not listen.
     /// - Precondition: `security` is a server's.
     public convenience init(
-        descriptor: FileDescriptor, options: Connection.Options = Connection.Options(),
+        descriptor: FileDescriptor, connectionOptions options: Connection.Options = Connection.Options(),
         security: Connection.Security? = nil, handler: @escaping Handler, faults: FaultHandler? = nil
     ) throws(IOError) {
         self.init(try Acceptor(descriptor), options, security, handler, faults)

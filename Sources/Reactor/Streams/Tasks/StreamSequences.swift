@@ -167,15 +167,14 @@ final class EagerReader {
         return true
     }
 
-    /// Appends up to `size` bytes; none at the end. False, and none, once the shutdown has begun.
+    /// Appends up to `size` bytes; none at the end, or once the shutdown has begun.
     func read(
         into bytes: inout [UInt8], upTo size: Int, isolation: isolated (any Actor)?
-    ) async throws -> Bool {
+    ) async throws {
         while try !read(into: &bytes, upTo: size) {
             try await use.parker(isolation).park(isolation: isolation)
-            if use.isOver { return false }
+            if use.isOver { return }
         }
-        return true
     }
 }
 
@@ -203,7 +202,7 @@ final class ByteBuffer {
     fileprivate func fill(isolation: isolated (any Actor)?) async throws -> Bool {
         bytes.removeAll(keepingCapacity: true)
         position = 0
-        _ = try await reader.read(into: &bytes, upTo: InputStream.defaultChunkSize, isolation: isolation)
+        try await reader.read(into: &bytes, upTo: InputStream.defaultChunkSize, isolation: isolation)
         reader.use.endElement()
         return !bytes.isEmpty
     }
