@@ -15,7 +15,11 @@ struct PseudoTerminal {
     }
 
     /// The path of the slave.
-    var path: FilePath { FilePath(String(cString: ttyname(slave.rawValue))) }
+    var path: FilePath {
+        var name = [CChar](repeating: 0, count: 64)
+        #expect(ttyname_r(slave.rawValue, &name, name.count) == 0)
+        return FilePath(String(cString: name))
+    }
 
     var settings: termios {
         var settings = termios()
