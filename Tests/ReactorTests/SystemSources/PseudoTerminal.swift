@@ -16,9 +16,13 @@ struct PseudoTerminal {
 
     /// The path of the slave.
     var path: FilePath {
-        var name = [CChar](repeating: 0, count: 64)
-        #expect(ttyname_r(slave.rawValue, &name, name.count) == 0)
-        return FilePath(String(cString: name))
+        FilePath(
+            String(unsafeUninitializedCapacity: 64) { name in
+                name.withMemoryRebound(to: CChar.self) { name in
+                    #expect(ttyname_r(slave.rawValue, name.baseAddress!, name.count) == 0)
+                    return strlen(name.baseAddress!)
+                }
+            })
     }
 
     var settings: termios {
