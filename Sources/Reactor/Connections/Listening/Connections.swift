@@ -33,7 +33,7 @@ extension RunLoop {
     ///
     /// - Parameters:
     ///   - descriptor: The socket, which is closed even if this fails.
-    ///   - connectionOptions: The options of accepted connections, which are set for each.
+    ///   - options: The options of accepted connections, which are set for each.
     ///   - modes: Where the loop waits for connections: the common modes unless others are named.
     ///   - faults: As in ``connections(at:options:inModes:faults:)``.
     /// - Throws: As ``Listener/init(descriptor:connectionOptions:security:handler:faults:)``.

@@ -75,7 +75,7 @@ public final class Listener: EventSource {
     /// - Parameters:
     ///   - descriptor: The socket, which is closed even if this fails. It becomes non-blocking. Its options stay as
     ///     they are, and so does the file of a Unix-domain path.
-    ///   - connectionOptions: The options of accepted connections, which are set for each.
+    ///   - options: The options of accepted connections, which are set for each.
     ///   - security: As in ``init(_:options:security:handler:faults:)``.
     ///   - handler: Called for each connection.
     ///   - faults: Called with the reason when the listener backs off, at most once a second; nil to back off silently.
