@@ -61,6 +61,7 @@ import Testing
         _ = pair.server.input.readToEnd()
         // errSSLXCertChainInvalid, or errSSLUnknownRootCert; errSSLPeerUnknownCA.
         for (end, codes) in [(pair.client, [-9807, -9812]), (pair.server, [-9831])] {
+            waitUntil { end.output.streamError != nil }
             let error = try #require(end.output.streamError as NSError?)
             #expect(error.domain == NSOSStatusErrorDomain && codes.contains(error.code), "\(error)")
         }
