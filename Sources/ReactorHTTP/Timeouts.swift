@@ -92,7 +92,7 @@ final class TimeoutWatch {
         if timer != nil { now = served.elapsed(at: Deadline.now.uptimeNanoseconds) }
     }
 
-    /// Has timeouts checked after `duration`, which is at the earliest when they can have passed.
+    /// Schedules a check of the timeouts after `duration`, before which none can have passed.
     func expect(_ duration: Duration?) {
         guard let duration else { return }
         let date = Deadline.now + duration

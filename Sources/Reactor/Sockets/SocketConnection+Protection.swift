@@ -78,7 +78,7 @@ extension SocketConnection {
         return true
     }
 
-    /// Has the session send what it keeps, once the rest of the peer's message has come.
+    /// Sends what the session keeps, once the rest of the peer's message has come.
     func sendHeldLater() throws(Errno) {
         try ResidentThread.streams.runLoop().perform { [weak self] in
             // Not a source: a message of which only a part has come is rare, and ends with the next packet.

@@ -62,7 +62,8 @@ extension Listener.Connections {
     ///     64 bits. Further ones are reset.
     ///   - failures: Called with a connection that has failed before it was open, whose `body` has thrown, or whose peer has
     ///     too many, and the error: in the last case ``IOError`` with `Errno(rawValue: EUSERS)`. Not with a
-    ///     `CancellationError`. In debug mode (``LoopDiagnostics``) such an error is also reported.
+    ///     `CancellationError`. In debug mode (``LoopDiagnostics``) an error of the first two kinds is also
+    ///     reported.
     ///   - body: Serves a connection, which is open.
     /// - Throws: ``IOError`` if the socket fails; `CancellationError`.
     /// - Precondition: No other task accepts; the limits are positive; `security` is a server's.

@@ -22,7 +22,7 @@ struct FlushCallbacks {
     /// How many are still to be called.
     var waitingCount: Int { waiting.count { $0.callback.isWaiting } }
 
-    /// Has `callback` called when ``takenCount`` is `count`.
+    /// Adds a callback, which is due when ``takenCount`` is `count`.
     mutating func add(_ callback: FlushCallback, at count: Int) {
         waiting.removeAll { !$0.callback.isWaiting }
         let index = waiting.firstIndex { $0.count > count }
