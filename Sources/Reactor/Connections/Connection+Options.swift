@@ -40,10 +40,12 @@ extension Connection {
         }
     }
 
-    /// Protects the connection: before it is open if it is not opened yet, else from the next byte on.
+    /// Protects the connection, if there is a security: before it is open if it is not opened yet, else from the next byte on.
     ///
     /// - Returns: False if the connection is closed, has failed, or is protected.
-    package func protect(by security: Security) -> Bool { socket.protect(by: security.security) }
+    package func protect(by security: Security?) -> Bool {
+        security.map { socket.protect(by: $0.security) } ?? true
+    }
 
     /// Calls `body`, during which nothing is written. Returns false instead while a write has its turn.
     package func betweenWrites<Failure>(_ body: () throws(Failure) -> Void) throws(Failure) -> Bool {

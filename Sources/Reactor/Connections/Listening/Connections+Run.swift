@@ -100,7 +100,7 @@ extension Listener.Connections {
             let peer = connection.peerAddress.map { "\($0)" } ?? connection.socket.subject
             return failures(connection, IOError(.accept, peer, Errno(rawValue: EUSERS)))
         }
-        guard security.map({ connection.protect(by: $0) }) ?? true else { return connection.close() }
+        guard connection.protect(by: security) else { return connection.close() }
         group.addTask {
             await serve(connection, failures, body)
             withExtendedLifetime(place) {}

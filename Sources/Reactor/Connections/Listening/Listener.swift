@@ -165,9 +165,7 @@ public final class Listener: EventSource {
                 let connection = Connection(
                     accepted: descriptor, from: peer, connectionOptions,
                     isConfigured: acceptor.isConfigured(with: connectionOptions))
-                if security.map({ connection.protect(by: $0) }) ?? true {
-                    handlers?.connection(self, connection)
-                }
+                if connection.protect(by: security) { handlers?.connection(self, connection) }
             case .fault(let fault): return backOff(fault)
             case .over: return close()
             case nil: return
