@@ -77,7 +77,7 @@ extension Connection {
     nonisolated(nonsending) public func read(
         upTo count: Int = InputStream.defaultChunkSize, timeout: Duration? = nil
     ) async throws -> [UInt8]? {
-        openBoth()
+        openOutput()
         return try await halves.input.readChunk(upTo: count, timeout: timeout)
     }
 
@@ -90,7 +90,7 @@ extension Connection {
     nonisolated(nonsending) public func read(
         into buffer: inout [UInt8], upTo count: Int = InputStream.defaultChunkSize, timeout: Duration? = nil
     ) async throws -> Int {
-        openBoth()
+        openOutput()
         return try await halves.input.read(into: &buffer, upTo: count, timeout: timeout)
     }
 
@@ -98,7 +98,7 @@ extension Connection {
     nonisolated(nonsending) public func read(exactly count: Int, timeout: Duration? = nil) async throws
         -> [UInt8]?
     {
-        openBoth()
+        openOutput()
         return try await halves.input.read(exactly: count, timeout: timeout)
     }
 
@@ -106,7 +106,7 @@ extension Connection {
     nonisolated(nonsending) public func readToEnd(limit: Int, timeout: Duration? = nil) async throws
         -> [UInt8]
     {
-        openBoth()
+        openOutput()
         return try await halves.input.readToEnd(limit: limit, timeout: timeout)
     }
 
@@ -118,7 +118,7 @@ extension Connection {
     /// let head = try await connection.read(until: Array("\r\n\r\n".utf8), timeout: .seconds(5))
     /// ```
     nonisolated(nonsending) public func waitForBytes(timeout: Duration? = nil) async throws -> Bool {
-        openBoth()
+        openOutput()
         return try await halves.input.waitForBytes(timeout: timeout)
     }
 
@@ -127,7 +127,7 @@ extension Connection {
     nonisolated(nonsending) public func read(
         until delimiter: [UInt8], limit: Int = LineFramer.defaultLimit, timeout: Duration? = nil
     ) async throws -> [UInt8]? {
-        openBoth()
+        openOutput()
         return try await halves.input.read(until: delimiter, limit: limit, timeout: timeout)
     }
 
@@ -140,7 +140,7 @@ extension Connection {
     public func chunks(
         upTo count: Int = InputStream.defaultChunkSize, timeout: Duration? = nil
     ) -> InputStream.Chunks {
-        openBoth()
+        openOutput()
         return halves.input.chunks(upTo: count, timeout: timeout)
     }
 
@@ -153,7 +153,7 @@ extension Connection {
         limit: Int = LineFramer.defaultLimit, overflow: LineFramer.Overflow = .fail, timeout: Duration? = nil,
         shutdown: GracefulShutdown? = nil
     ) -> InputStream.Lines {
-        openBoth()
+        openOutput()
         return halves.input.lines(
             text: policy, terminator: terminator, limit: limit, overflow: overflow, timeout: timeout,
             shutdown: shutdown)
@@ -171,12 +171,12 @@ extension Connection {
     public func messages(
         _ framer: Framer, timeout: Duration? = nil, shutdown: GracefulShutdown? = nil
     ) -> InputStream.Messages {
-        openBoth()
+        openOutput()
         return halves.input.messages(framer, timeout: timeout, shutdown: shutdown)
     }
 
     /// Opens the output too, as a read alone opens the input only.
-    private func openBoth() { halves.output.open() }
+    private func openOutput() { halves.output.open() }
 }
 
 // MARK: - Writing

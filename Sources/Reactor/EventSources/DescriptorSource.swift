@@ -74,7 +74,7 @@ public final class DescriptorSource: EventSource {
     /// - Throws: ``IOError`` with what epoll_ctl(2) does: `Errno.badFileDescriptor` if the descriptor has been closed,
     ///   `Errno.noMemory`, …
     public func setInterest(_ interest: Readiness) throws(IOError) {
-        try attempt(.watch, noun, label: label) { () throws(Errno) in try changeInterest(interest) }
+        try attempt(.watch, subject, label: label) { () throws(Errno) in try changeInterest(interest) }
     }
 
     override func serve(_ readiness: Readiness) -> Bool {

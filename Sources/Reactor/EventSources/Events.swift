@@ -39,7 +39,7 @@ extension RunLoop {
         ) throws(Fault) {
             let (state, queue) = (SubscriptionState(on: loop, inModes: modes), EventQueue<Element>())
             let (sources, timer) = try makeSources(EventContinuation(state, queue))
-            let subject = subject ?? sources.first.map { "\($0)" } ?? ""
+            let subject = subject ?? sources.first?.subject ?? ""
             self.init(EventSubscription(to: sources, state, timer: timer), subject, take: queue.take)
         }
 

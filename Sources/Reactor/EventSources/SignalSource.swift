@@ -52,7 +52,7 @@ public final class SignalSource: EventSource {
 
     override var summary: String { "\(signal)\(isValid ? "" : " (cancelled)")" }
 
-    override var noun: String { "source of \(signal)" }
+    override var subject: String { "\(signal)" }
 
     override var silence: String { "no signal has been delivered since the last call" }
 

@@ -117,7 +117,7 @@ extension RunLoop {
     ///   `.noSpace`, and so on. The source is then in the modes that it was in before.
     /// - Precondition: Called on the loop's thread, and the source is in no other loop.
     public func add(_ source: EventSource, forMode mode: Mode) throws(IOError) {
-        try attempt(.watch, source.noun, label: source.label) { () throws(Errno) in
+        try attempt(.watch, source.subject, label: source.label) { () throws(Errno) in
             try register(source, forMode: mode)
         }
     }

@@ -177,6 +177,8 @@ public final class ClockTimer: EventSource {
 
     // MARK: On the loop's thread
 
+    override var subject: String { "a timer on the \(clock.name)" }
+
     override var noun: String { "timer on the \(clock.name)" }
 
     override var silence: String { date == nil ? "it has no fire date" : "its date has not come" }

@@ -142,6 +142,8 @@ public final class FileWatcher: EventSource {
 
     // MARK: On the loop's thread
 
+    override var subject: String { "files" }
+
     override var noun: String { "file watcher" }
 
     override var silence: String { paths.isEmpty ? "it watches no path" : "nothing has changed" }

@@ -60,7 +60,7 @@ public final class PressureSource: EventSource {
 
     override var summary: String { "\(path)\(isValid ? "" : " (cancelled)")" }
 
-    override var noun: String { "source of \(path)" }
+    override var subject: String { path.string }
 
     override var silence: String { "tasks have not stalled for that long" }
 

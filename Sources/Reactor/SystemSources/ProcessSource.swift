@@ -33,6 +33,8 @@ public final class ProcessSource: EventSource {
 
     override var summary: String { "\(process)\(isValid ? "" : " (cancelled)")" }
 
+    override var subject: String { process.subject }
+
     override var noun: String { "source of process \(process.processIdentifier)" }
 
     override var kind: String { "source of a process" }

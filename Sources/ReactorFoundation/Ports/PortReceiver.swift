@@ -36,7 +36,7 @@ final class PortReceiver: Sendable {
         (address, descriptor) = try loop.performAndWait {
             let listener = try listen { _, connection in server.value.accept(connection) }
             try server.value.open(listener)
-            return (listener.localAddress, listener.descriptor.rawValue)
+            return (listener.localAddress, listener.descriptor?.rawValue ?? -1)
         }
     }
 

@@ -60,7 +60,7 @@ import Testing
 
     @Test func `a socket that is passed on is served when its first owner has closed it`() async throws {
         let first = try connections()
-        let second = try home.loop.connections(descriptor: first.descriptor.duplicate())
+        let second = try home.loop.connections(descriptor: #require(first.descriptor).duplicate())
         first.close()
         let server = Task {
             try await second.run { connection in

@@ -40,7 +40,9 @@ import Testing
         let file = try FileDescriptor.open(FilePath(path), .readOnly)
         let source = DescriptorSource(file, for: .readable) { _, _ in Issue.record("called") }
         for mode in [RunLoop.Mode.default, .common, .custom] {
-            expectErrno(.notPermitted) { try loop.add(source, forMode: mode) }
+            #expect(throws: IOError(.watch, "descriptor \(file.rawValue)", .notPermitted)) {
+                try loop.add(source, forMode: mode)
+            }
             #expect(!loop.contains(source, forMode: mode))
         }
         #expect(source.isValid)

@@ -178,7 +178,7 @@ func numbers(in text: String) -> [Int] { text.split(separator: " ").compactMap {
         let child = try ChildProcess.spawn(.init("sleep", ["1000"])).process
         let sources: [(EventSource, name: String)] = [
             (listener, "'front'"),
-            (socket, "descriptor \(socket.descriptor.rawValue)"),
+            (socket, "descriptor \(try #require(socket.descriptor).rawValue)"),
             (try SignalSource(.windowSizeChange) { _, _ in }, "SIGWINCH"),
             (try FileWatcher { _, _ in }, "file watcher"),
             (try ClockTimer(.wallClock, at: nil) { _, _ in }, "wall clock"),

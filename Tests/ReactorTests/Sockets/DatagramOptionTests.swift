@@ -27,7 +27,7 @@ import Testing
         options.receiveBufferSize = 50_000
         options.sendBufferSize = 60_000
         let socket = try DatagramSocket(boundTo: .ipv6Loopback(port: 0), options: options) { _, _, _ in }
-        let descriptor = socket.descriptor
+        let descriptor = try #require(socket.descriptor)
         #expect(descriptor.socketOption(CInt(IPPROTO_IPV6), IPV6_V6ONLY) == 1)
         #expect(descriptor.socketOption(SOL_SOCKET, SO_BROADCAST) == 1)
         #expect(descriptor.socketOption(SOL_SOCKET, SO_RCVBUF) >= 50_000)
@@ -76,19 +76,20 @@ import Testing
         let socket = try silentSocket(at: isIPv6 ? .ipv6Any(port: 0) : .ipv4Any(port: 0))
         try socket.setMulticastTimeToLive(0)
         try socket.setMulticastInterface(loopback)
+        let descriptor = try #require(socket.descriptor)
         let (level, hops, loop) =
             isIPv6
             ? (IPPROTO_IPV6, IPV6_MULTICAST_HOPS, IPV6_MULTICAST_LOOP)
             : (IPPROTO_IP, IP_MULTICAST_TTL, IP_MULTICAST_LOOP)
-        #expect(socket.descriptor.socketOption(CInt(level), hops) == 0)
+        #expect(descriptor.socketOption(CInt(level), hops) == 0)
         if isIPv6 {
-            let interface = socket.descriptor.socketOption(CInt(level), IPV6_MULTICAST_IF)
+            let interface = descriptor.socketOption(CInt(level), IPV6_MULTICAST_IF)
             #expect(interface == CInt(loopback.index))
         }
         // The loopback interface loops everything back, so only the option itself can be checked.
         for isLoopedBack in [false, true] {
             try socket.setMulticastLoop(isLoopedBack)
-            #expect(socket.descriptor.socketOption(CInt(level), loop) == (isLoopedBack ? 1 : 0))
+            #expect(descriptor.socketOption(CInt(level), loop) == (isLoopedBack ? 1 : 0))
         }
     }
 

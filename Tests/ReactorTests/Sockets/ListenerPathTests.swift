@@ -57,9 +57,12 @@ import Testing
     }
 
     @Test func `the file of a socket that is passed on stays, and the next server replaces it`() throws {
-        let first = try listen(.init(removesFile: false))
-        let second = try Listener(descriptor: first.descriptor.duplicate()) { _, _ in }
+        let first = try listen()
+        let second = try Listener(descriptor: #require(first.descriptor).duplicate()) { _, _ in }
+        #expect(first.removesFile)
+        first.removesFile = false
         first.drain()
+        #expect(first.descriptor == nil && !first.removesFile)
         #expect(folder.names == ["socket"])
         _ = try SocketPeer(connectedTo: address)
         second.close()

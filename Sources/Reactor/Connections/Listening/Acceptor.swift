@@ -28,8 +28,8 @@ final class Acceptor: Sendable {
         var rest: Int?
     }
 
-    /// The listening socket's descriptor, until ``close()``.
-    let descriptor: FileDescriptor
+    /// The listening socket's number, to watch: until ``close()``.
+    let number: CInt
     let localAddress: SocketAddress
     /// Whether accepted sockets inherit the options of this one, which another program has not made: those of TCP do.
     private let inheritsOptions: Bool
@@ -62,9 +62,18 @@ final class Acceptor: Sendable {
         localAddress = try attempt(.listen, descriptorName(descriptor.rawValue)) { () throws(Errno) in
             try SocketAddress.local(of: descriptor)
         }
-        self.descriptor = descriptor
+        number = descriptor.rawValue
         inheritsOptions = !isInherited && localAddress.family != .unix
         state = Mutex(State(socket: socket))
+    }
+
+    /// The listening socket; nil once it is closed.
+    var descriptor: FileDescriptor? { state.withLock { $0.socket?.descriptor } }
+
+    /// Whether the socket's file is removed with it.
+    var removesFile: Bool {
+        get { state.withLock { $0.socket?.removesFile ?? false } }
+        set { state.withLock { $0.socket?.removesFile = newValue } }
     }
 
     /// Accepts a connection without blocking; nil if none is pending. Skips up to a pass's worth of connections that were lost
@@ -99,7 +108,7 @@ final class Acceptor: Sendable {
         state.withLock { state in state.rest = min(state.rest ?? .max, (state.socket?.backlog ?? -1) + 1) }
     }
 
-    /// Accepts no more connections, and removes the socket's file.
+    /// Accepts no more connections, and removes the socket's file as ``close()`` does.
     func refuse() {
         state.withLock { state in
             state.rest = 0
@@ -107,7 +116,7 @@ final class Acceptor: Sendable {
         }
     }
 
-    /// Closes the socket, and removes its file.
+    /// Closes the socket, and removes its file if ``removesFile`` says so.
     func close() { state.withLock { $0.socket = nil } }
 }
 

@@ -69,7 +69,7 @@ extension Listener {
         ) {
             (self.acceptor, self.options, self.faults) = (acceptor, options, faults)
             arrivals = EventSubscription(
-                on: loop, inModes: modes, watching: acceptor.descriptor, for: .readable,
+                on: loop, inModes: modes, watching: FileDescriptor(rawValue: acceptor.number), for: .readable,
                 endsOnFailure: false, ended: { acceptor.close() })
         }
 
@@ -81,14 +81,20 @@ extension Listener {
         /// The socket's address, as completed by the kernel: with the port that it has chosen.
         public var localAddress: SocketAddress { acceptor.localAddress }
 
-        /// The listening socket, which belongs to this object; use it until that is closed: to set an option, or to pass it on,
-        /// as to a new version of the program (``ChildProcess/Configuration/sockets``, ``Listener/Options/removesFile``).
-        public var descriptor: FileDescriptor { acceptor.descriptor }
+        /// The listening socket, to set an option, or to pass it on, as to a new version of the program
+        /// (``ChildProcess/Configuration/sockets``, ``removesFile``). It belongs to this object: nil once that has closed it.
+        public var descriptor: FileDescriptor? { acceptor.descriptor }
+
+        /// Whether the file of a Unix-domain path is removed; as ``Listener/removesFile``. Any thread.
+        public var removesFile: Bool {
+            get { acceptor.removesFile }
+            set { acceptor.removesFile = newValue }
+        }
 
         /// Stops listening and ends the iteration. Any thread: the loop closes the socket in its next pass, and ends the
         /// iteration then. No connection is accepted after the call.
         ///
-        /// The file of a Unix-domain path is removed at once, if ``Options/removesFile`` says so. Clients in the backlog are
+        /// The file of a Unix-domain path is removed at once, if ``removesFile`` says so. Clients in the backlog are
         /// disconnected when the socket is closed.
         public func close() {
             acceptor.refuse()

@@ -54,7 +54,7 @@ public final class Listener: EventSource {
     ///
     /// - Parameters:
     ///   - address: The kernel chooses the port if it is 0. A Unix-domain path is created, in place of one that a server has
-    ///     left behind, and removed when the listener is closed, as ``Options/removesFile`` says.
+    ///     left behind, and removed when the listener is closed, as ``removesFile`` says.
     ///   - options: Options to set before listening.
     ///   - security: What protects the bytes, such as ReactorTLS's `.tls(.server(identity))`; nil for plain text. Opening a
     ///     connection makes the handshake.
@@ -96,7 +96,7 @@ public final class Listener: EventSource {
         security?.requireServer("Listener")
         (self.acceptor, connectionOptions, self.security) = (acceptor, options, security)
         handlers = (handler, faults)
-        super.init(acceptor.descriptor.rawValue, for: .readable)
+        super.init(acceptor.number, for: .readable)
     }
 
     deinit { releaseResources() }
@@ -106,9 +106,19 @@ public final class Listener: EventSource {
     /// The listener's address, as completed by the kernel: with the port that it has chosen.
     public var localAddress: SocketAddress { acceptor.localAddress }
 
-    /// The listening socket, which belongs to the listener; use it until the listener is closed: to set an option, or to pass
-    /// it on, as to a new version of the program (``ChildProcess/Configuration/sockets``).
-    public var descriptor: FileDescriptor { acceptor.descriptor }
+    /// The listening socket, to set an option, or to pass it on, as to a new version of the program
+    /// (``ChildProcess/Configuration/sockets``, ``removesFile``). It belongs to the listener: nil once that is closed.
+    public var descriptor: FileDescriptor? { acceptor.descriptor }
+
+    /// Whether the file of a Unix-domain path is removed when the listener is closed or drained: true unless it is set. Set it
+    /// to false before that if the socket has been passed on to another program, which continues to listen there. A server
+    /// that finds a file without a listener replaces it.
+    ///
+    /// The file of a socket that the listener has not made stays as it is. False once the listener is closed.
+    public var removesFile: Bool {
+        get { acceptor.removesFile }
+        set { acceptor.removesFile = newValue }
+    }
 
     /// Why the listener backs off; nil while it accepts. `Errno.tooManyOpenFiles`, `Errno.tooManyOpenFilesInSystem`,
     /// `Errno.noMemory`, …
@@ -120,7 +130,7 @@ public final class Listener: EventSource {
     /// Removes the listener from its loop, closes it, and releases its handlers. No handler is called after this.
     ///
     /// Clients in the backlog are disconnected; ``drain()`` accepts them first. The file of a Unix-domain path is removed,
-    /// unless another one has replaced it, or ``Options/removesFile`` is false.
+    /// unless another one has replaced it, or ``removesFile`` is false.
     public func close() { cancel() }
 
     /// Accepts the connections in the backlog, calling the handler for each, and then closes the listener.
@@ -145,7 +155,9 @@ public final class Listener: EventSource {
 
     // MARK: On the loop's thread
 
-    override var noun: String { "listener at \(localAddress)" }
+    override var subject: String { "\(localAddress)" }
+
+    override var noun: String { "listener at \(subject)" }
 
     override var summary: String { "\(noun)\(isValid ? "" : " (closed)")" }
 
@@ -176,7 +188,7 @@ public final class Listener: EventSource {
 
     /// Accepts nothing for a while. The socket stays readable, so it is not watched meanwhile.
     private func backOff(_ fault: Acceptor.Fault) {
-        let error = IOError(.accept, "\(localAddress)", fault.error, label: label)
+        let error = IOError(.accept, subject, fault.error, label: label)
         backoffReason = error
         pause(for: fault.delay)
         if fault.isReported {
@@ -204,10 +216,6 @@ extension Listener {
         public var isIPv6Only: Bool
         /// The options of accepted connections.
         public var connection: Connection.Options
-        /// Whether the file of a Unix-domain path is removed when the listener is closed or drained. Set it to false if the
-        /// socket is passed on to another program, which continues to listen there: a server that finds a file without a
-        /// listener replaces it.
-        public var removesFile: Bool
         /// The permissions of a Unix-domain path: connecting requires permission to write. Nil for what the process's umask(2)
         /// leaves.
         public var permissions: FilePermissions?
@@ -219,7 +227,7 @@ extension Listener {
         public init(
             backlog: Int = 4096, reusesAddress: Bool = true, reusesPort: Bool = false,
             isIPv6Only: Bool = false, connection: Connection.Options = Connection.Options(),
-            permissions: FilePermissions? = nil, removesFile: Bool = true
+            permissions: FilePermissions? = nil
         ) {
             self.backlog = backlog
             self.reusesAddress = reusesAddress
@@ -227,7 +235,6 @@ extension Listener {
             self.isIPv6Only = isIPv6Only
             self.connection = connection
             self.permissions = permissions
-            self.removesFile = removesFile
         }
     }
 }

@@ -1,10 +1,11 @@
 import Glibc
 import SystemPackage
 
-/// A listening socket. Its deinit closes it and removes the file that it has created.
+/// A listening socket. Its deinit closes it, and removes the file that it has created unless ``removesFile`` is false.
 struct ListeningSocket: ~Copyable {
     private let owned: OwnedDescriptor
     private var file: SocketFile?
+    var removesFile = true
     /// The limit of pending connections.
     let backlog: Int
 
@@ -23,7 +24,7 @@ struct ListeningSocket: ~Copyable {
             try descriptor.listen(options)
         }
         backlog = Int(options.listenBacklog)
-        self.file = options.removesFile ? file : nil
+        self.file = file
         self.owned = owned
     }
 
@@ -40,9 +41,9 @@ struct ListeningSocket: ~Copyable {
     }
 
     /// The file goes first: once the socket is closed, another server may take the path.
-    deinit { file?.remove() }
+    deinit { if removesFile { file?.remove() } }
 
-    mutating func removeFile() { file.take()?.remove() }
+    mutating func removeFile() { if removesFile { file.take()?.remove() } }
 }
 
 extension FileDescriptor {

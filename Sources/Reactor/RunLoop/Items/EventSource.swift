@@ -95,8 +95,11 @@ public class EventSource: CustomStringConvertible {
         cancel()
     }
 
+    /// What it serves, as an error names it.
+    var subject: String { descriptorName(number) }
+
     /// What the source is. From any thread, as its title.
-    var noun: String { "source of \(descriptorName(number))" }
+    var noun: String { "source of \(subject)" }
 
     /// The noun, or a common one where there may be very many sources: the ledger has an entry for each.
     var kind: String { noun }

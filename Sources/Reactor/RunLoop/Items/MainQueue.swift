@@ -16,7 +16,9 @@ final class MainQueueSource: EventSource {
         return true
     }
 
-    override var noun: String { "main queue" }
+    override var subject: String { "main queue" }
+
+    override var noun: String { subject }
 
     override var dumpLine: String { title }
 

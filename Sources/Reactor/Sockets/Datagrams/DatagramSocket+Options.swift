@@ -93,7 +93,7 @@ extension DatagramSocket {
     /// - Throws: ``IOError`` with `Errno.operationNotSupportedByDevice` or `Errno.addressNotAvailable` if there is no such
     ///   interface, `Errno.invalidArgument` for a Unix-domain socket, or `Errno.badFileDescriptor` once the socket is closed.
     public func setMulticastInterface(_ interface: NetworkInterface) throws(IOError) {
-        try attempt(.configure, noun, label: label) { () throws(Errno) in
+        try attempt(.configure, subject, label: label) { () throws(Errno) in
             let descriptor = try ipDescriptor
             try SystemCall.make {
                 reactor_multicast_interface(descriptor.rawValue, CInt(family.rawValue), interface.index)
@@ -130,7 +130,7 @@ extension DatagramSocket {
     }
 
     private func setMulticastOption(ipv4: CInt, ipv6: CInt, _ value: CInt) throws(IOError) {
-        try attempt(.configure, noun, label: label) { () throws(Errno) in
+        try attempt(.configure, subject, label: label) { () throws(Errno) in
             let (level, name) = family == .ipv6 ? (IPPROTO_IPV6, ipv6) : (IPPROTO_IP, ipv4)
             try ipDescriptor.setOption(CInt(level), name, value)
         }

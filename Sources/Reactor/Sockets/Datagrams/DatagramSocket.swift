@@ -120,8 +120,8 @@ public final class DatagramSocket: EventSource {
         }
         if let address { try bind(to: address) }
         try attempt(.connect, "\(peer)") { () throws(Errno) in
-            try descriptor.connect(to: peer)
-            lastAddress = try SocketAddress.local(of: descriptor)
+            try openDescriptor.connect(to: peer)
+            lastAddress = try SocketAddress.local(of: openDescriptor)
         }
     }
 
@@ -168,28 +168,28 @@ public final class DatagramSocket: EventSource {
 
     private func bind(to address: SocketAddress) throws(IOError) {
         try attempt(.bind, "\(address)") { () throws(Errno) in
-            try descriptor.bind(to: address)
-            lastAddress = try SocketAddress.local(of: descriptor)
+            try openDescriptor.bind(to: address)
+            lastAddress = try SocketAddress.local(of: openDescriptor)
         }
         file = address.unixPath.flatMap { SocketFile($0) }
     }
 
     // MARK: Its state
 
-    /// The descriptor, for options that this type does not offer. It belongs to the socket: use it until the socket is closed.
-    public var descriptor: FileDescriptor { FileDescriptor(rawValue: number) }
+    /// The descriptor, for options that this type does not offer. It belongs to the socket: nil once that is closed.
+    public var descriptor: FileDescriptor? { handlers == nil ? nil : FileDescriptor(rawValue: number) }
 
     var openDescriptor: FileDescriptor {
         get throws(Errno) {
             requireLoopThread()
-            guard handlers != nil else { throw .badFileDescriptor }
+            guard let descriptor else { throw .badFileDescriptor }
             return descriptor
         }
     }
 
     /// The socket's own address, as completed by the kernel: with the port that it has chosen; getsockname(2).
     public var localAddress: SocketAddress {
-        if handlers != nil, let address = try? SocketAddress.local(of: descriptor) { lastAddress = address }
+        if let descriptor, let address = try? SocketAddress.local(of: descriptor) { lastAddress = address }
         return lastAddress
     }
 
@@ -200,7 +200,7 @@ public final class DatagramSocket: EventSource {
     public var peerAddress: SocketAddress? { try? SocketAddress.peer(of: openDescriptor) }
 
     /// The peer's address, or the socket's own if it is not connected.
-    var subject: String {
+    override var subject: String {
         if let peerAddress { return "\(peerAddress)" }
         return localAddress == .unixUnnamed ? descriptorName(number) : "\(localAddress)"
     }

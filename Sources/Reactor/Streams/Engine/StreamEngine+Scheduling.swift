@@ -21,6 +21,8 @@ final class StreamSource: EventSource {
 
     override func loopEnded(_ loop: RunLoop) { engine.loopEnded(loop) }
 
+    override var subject: String { engine.subject }
+
     override var noun: String { engine.noun }
 
     override var title: String { engine.title }
