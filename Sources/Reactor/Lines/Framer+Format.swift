@@ -5,7 +5,7 @@ extension Framer {
         case varint
         case contentLength
         case delimiter(LineTerminator)
-        case custom(@Sendable (RawSpan) throws -> Int?)
+        case custom(@Sendable (Span<UInt8>) throws -> Int?)
     }
 
     /// A message and what comes before it.
@@ -24,7 +24,7 @@ extension Framer.Format {
     /// 64 bits, seven in a byte.
     private static let longestVarint = 10
     /// The headers of binary protocols have fewer.
-    private static let longestCustomHead = 64
+    fileprivate static let longestCustomHead = 64
     /// A length and a content type take 80 bytes. It bounds what a peer can make the framer look for.
     private static let longestBlock = 8192
     /// No message has more: sums of lengths cannot overflow.
@@ -61,18 +61,18 @@ extension Framer.Format {
     }
 
     private func locate(
-        in bytes: RawSpan, by length: @Sendable (RawSpan) throws -> Int?
+        in bytes: RawSpan, by length: @Sendable (Span<UInt8>) throws -> Int?
     ) throws -> Framer.Frame? {
-        let beginning = bytes.extracting(first: Self.longestCustomHead)
+        let beginning = Span<UInt8>(_bytes: bytes.extracting(first: Self.longestCustomHead))
         if let count = try length(beginning) {
             // Bytes after the message must not be needed to tell: they come later, or never.
             let known = beginning.extracting(first: max(count, 0))
-            guard count > 0, try count >= beginning.byteCount || length(known) == count else {
+            guard count > 0, try count >= beginning.count || length(known) == count else {
                 throw Framer.InvalidMessage.Reason.malformedLength
             }
             return Framer.Frame(after: 0, min(count, Int(Self.greatestLength)))
         }
-        if beginning.byteCount < Self.longestCustomHead { return nil }
+        if beginning.count < Self.longestCustomHead { return nil }
         throw Framer.InvalidMessage.Reason.malformedLength
     }
 
@@ -170,7 +170,7 @@ extension Framer {
             frame += delimiter.sequence
             try check(frame, delimiter, message.byteCount)
         case .custom(let length):
-            let beginning = message.extracting(first: 64)
+            let beginning = Span<UInt8>(_bytes: message.extracting(first: Format.longestCustomHead))
             guard try length(beginning) == message.byteCount else {
                 throw InvalidMessage(offset: 0, .malformedLength)
             }

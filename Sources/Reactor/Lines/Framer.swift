@@ -84,8 +84,8 @@ public struct Framer: Sendable {
     ///
     /// ```swift
     /// let postgres = Framer { beginning in  // a type, and a length that counts itself
-    ///     guard beginning.byteCount >= 5 else { return nil }
-    ///     return 1 + (1..<5).reduce(0) { $0 << 8 | Int(beginning.unsafeLoad(fromByteOffset: $1, as: UInt8.self)) }
+    ///     guard beginning.count >= 5 else { return nil }
+    ///     return 1 + (1..<5).reduce(0) { $0 << 8 | Int(beginning[$1]) }
     /// }
     /// ```
     ///
@@ -95,7 +95,7 @@ public struct Framer: Sendable {
     ///     if they do not tell; it is called again when there are more. What it throws ends the cutting.
     /// - Precondition: `limit` is positive.
     public init(
-        limit: Int = defaultLimit, length: @escaping @Sendable (_ beginning: RawSpan) throws -> Int?
+        limit: Int = defaultLimit, length: @escaping @Sendable (_ beginning: Span<UInt8>) throws -> Int?
     ) {
         self.init(.custom(length), limit: limit)
     }

@@ -28,10 +28,10 @@ enum FramingKind: CaseIterable {
 }
 
 /// The length of an MQTT packet: a type, and a varint of at most four bytes.
-@Sendable private func mqttLength(_ beginning: RawSpan) throws -> Int? {
+@Sendable private func mqttLength(_ beginning: Span<UInt8>) throws -> Int? {
     var (length, index) = (0, 1)
-    while index < beginning.byteCount {
-        let byte = beginning.unsafeLoad(fromByteOffset: index, as: UInt8.self)
+    while index < beginning.count {
+        let byte = beginning[index]
         length |= Int(byte & 0x7F) << (7 * (index - 1))
         index += 1
         if byte < 0x80 { return index + length }
