@@ -17,6 +17,11 @@ public final class HTTPTransfer: Sendable {
         public internal(set) var bytesResumed = 0
         /// How many bytes of the response's body there will be; nil if that is not known, or if it is compressed.
         public internal(set) var bytesExpected: Int?
+        /// How often the request has been sent again, or will be when its delay is over: see
+        /// ``HTTPSession/Configuration/retries``.
+        public internal(set) var retryCount = 0
+        /// Why the last attempt failed that was followed by another; nil for none.
+        public internal(set) var retryReason: HTTPError?
     }
 
     /// What to call with the transfer's events.

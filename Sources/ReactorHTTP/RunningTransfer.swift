@@ -116,6 +116,10 @@ final class RunningTransfer {
         guard attemptCount <= configuration.retries, transfer.request.isIdempotent,
             upload?.isRepeatable != false, error.kind.isTransient, sink.restart()
         else { return nil }
+        transfer.outbox.update {
+            $0.retryCount += 1
+            $0.retryReason = error
+        }
         return retryDelays?.nextBound() ?? .zero
     }
 

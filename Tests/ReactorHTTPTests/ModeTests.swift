@@ -289,6 +289,24 @@ import Testing
         }
     }
 
+    @Test func `the progress tells how often a request is sent again, and why`() throws {
+        try withVirtualTime { time in
+            let server = try PlayedServer()
+            let session = HTTPSession { ($0.retries, $0.retryDelay) = (2, .seconds(1000)) }
+            let request = session.launch(server.url)
+            #expect(request.transfer.progress.retryReason == nil)
+            do { _ = try server.accept(time) }  // closed at once
+            while request.transfer.progress.retryCount == 0 { time.advance(by: .milliseconds(1)) }
+            #expect(!server.isAsked)
+            #expect(request.transfer.progress.retryReason?.kind == .connectionLost)
+            time.advance(by: .seconds(1000))
+            let peer = try server.accept(time)
+            peer.send(response(body: "second"))
+            #expect(request.wait().body == "second")
+            #expect(request.transfer.progress.retryCount == 1)
+        }
+    }
+
     @Test func `a failed request is retried if that is safe`() throws {
         let server = try TestServer.sending { _, number in
             number == 2 ? response("200 OK", ["Connection: close"], body: "third") : ""
