@@ -3,12 +3,6 @@
 import Reactor
 import SystemPackage
 
-private func readPort() async throws {
-    let port = try SerialPort(at: "/dev/ttyUSB0", .init(speed: 9_600))
-    try await port.output.writeAll("AT\r")
-    for try await line in port.input.lines { print(line) }
-}
-
 private struct Certificate {
     var expiry = ClockTimer.Clock.wallClock.now
 }

@@ -1,0 +1,15 @@
+// The code of the articles Devices.md and Terminal-programs.md; see Articles.swift.
+
+import Reactor
+import SystemPackage
+
+private func readPort() async throws {
+    let port = try SerialPort(at: "/dev/ttyUSB0", .init(speed: 9_600))
+    try await port.output.writeAll("AT\r")
+    for try await line in port.input.lines(timeout: .seconds(60)) { print(line) }
+}
+
+private func isEscapeAlone(_ input: InputStream) async -> Bool {
+    let isEscape = (try? await input.waitForBytes(timeout: .milliseconds(50))) == nil
+    return isEscape
+}
