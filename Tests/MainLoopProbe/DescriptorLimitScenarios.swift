@@ -137,6 +137,21 @@ private func withFewDescriptors(
     print(RunLoop.main.run(in: .default))
 }
 
+/// Runs blocks of the main queue where the kernel refuses the main loop what it waits with.
+@MainActor func unwatchedMainQueue() throws {
+    guard reactor_test_refuse(CInt(SYS_timerfd_create), ENOMEM) else { return print("1\n2\nstopped") }
+    Timer.scheduled(after: .milliseconds(1)) { _ in
+        DispatchQueue.main.async {
+            print(1)
+            DispatchQueue.main.async {
+                print(2)
+                MainActor.assumeIsolated { RunLoop.main.stop() }
+            }
+        }
+    }
+    print(RunLoop.main.run(in: .default))
+}
+
 /// Uses libdispatch for the first time, with few descriptors available: to resolve a name, to flush a file, and to
 /// deliver events on a queue.
 @MainActor func firstUsesOfDispatch() throws {

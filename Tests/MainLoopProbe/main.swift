@@ -44,6 +44,7 @@ let scenarios: [String: () throws -> Void] = [
     "few descriptors": fewDescriptors,
     "streams with few descriptors": streamsWithFewDescriptors,
     "a late main queue": lateMainQueue,
+    "an unwatched main queue": unwatchedMainQueue,
     "descriptors of modes": descriptorsOfModes,
     "first uses of Dispatch": firstUsesOfDispatch,
     "refused Dispatch": refusedDispatch,

@@ -80,6 +80,10 @@ import Testing
         #expect(try await probeMainLoop("a late main queue", ["\(spare)"]) == ["timer", "block", "stopped"])
     }
 
+    @Test func `the main queue is served though the kernel refuses what the loop waits with`() async throws {
+        #expect(try await probeMainLoop("an unwatched main queue") == ["1", "2", "stopped"])
+    }
+
     @Test(arguments: 0...12)
     func `Dispatch ends no process in which few descriptors are left`(spare: Int) async throws {
         let lines = try await probeMainLoop("first uses of Dispatch", ["\(spare)"])

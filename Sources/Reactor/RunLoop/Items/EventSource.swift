@@ -211,6 +211,9 @@ extension EventSource {
     /// Whether the kernel watches the descriptor, or will as soon as the source is interested in something.
     final var isRegistered: Bool { watches.contains { $0.hasPoller } }
 
+    /// Whether the kernel watches the descriptor, in any mode.
+    final var isWatchedByKernel: Bool { watches.contains { $0.isRegistered } }
+
     /// Whether it is in the mode that its loop runs in.
     final var isInRunningMode: Bool {
         guard let loop, let mode = loop.currentMode else { return false }

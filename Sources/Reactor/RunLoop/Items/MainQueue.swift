@@ -1,6 +1,7 @@
 import CReactorLinux
 // libdispatch is linked for the main queue's hooks.
 import Dispatch
+import Glibc
 
 /// Drains libdispatch's main queue, and so runs `@MainActor` code.
 ///
@@ -8,6 +9,11 @@ import Dispatch
 /// not while the queue is being drained further up the stack. A drain runs what the queue holds when it begins.
 final class MainQueueSource: EventSource {
     fileprivate init(handle: CInt) { super.init(handle, for: .readable) }
+
+    /// Serves what has come, while the kernel refuses to watch the descriptor.
+    fileprivate func poll() {
+        if (try? SystemCall.poll(number, for: CInt(POLLIN))) ?? 0 != 0 { markReady() }
+    }
 
     override func serve(_ readiness: Readiness) -> Bool {
         // A counter: unread, it would stay readable.
@@ -28,8 +34,10 @@ final class MainQueueSource: EventSource {
 /// Whether the main loop drains libdispatch's main queue.
 enum MainQueueService {
     case none
-    /// It is to, but there were no descriptors to watch it with. Each pass tries again.
+    /// It is to, but there was no descriptor for libdispatch. Each pass tries again.
     case lacking
+    /// The kernel does not watch the descriptor. Each pass polls it, and tries again.
+    case polling(MainQueueSource)
     case running(MainQueueSource)
 }
 
@@ -43,17 +51,36 @@ package func mainQueueHandle() throws(Errno) -> CInt {
 extension RunLoop.Core {
     /// Makes the main loop drain libdispatch's main queue from its first activation on.
     func serveMainQueue() {
-        if mainQueue != nil { return }
-        mainQueueService = .lacking
-        guard let handle = try? mainQueueHandle() else { return }
-        let source = MainQueueSource(handle: handle)
-        guard (try? loop.add(source, forMode: .common)) != nil else { return }
-        mainQueueService = .running(source)
+        switch mainQueueService {
+        case .running: break
+        case .polling(let source):
+            if source.isWatchedByKernel { mainQueueService = .running(source) } else { source.poll() }
+        case .none, .lacking:
+            mainQueueService = .lacking
+            guard let handle = try? mainQueueHandle() else { return }
+            let source = MainQueueSource(handle: handle)
+            guard !inbox.isClosed, source.join(loop) else { return }
+            source.membership.add(.common, common: commonModes)
+            updateLeniently(source)
+            if LoopDiagnostics.isReporting { source.superviseReadiness() }
+            source.didJoin(.common)
+            mainQueueService = .polling(source)
+            serveMainQueue()
+        }
     }
 
     var mainQueue: MainQueueSource? {
-        if case .running(let source) = mainQueueService { source } else { nil }
+        switch mainQueueService {
+        case .none, .lacking: nil
+        case .polling(let source), .running(let source): source
+        }
     }
 
-    var lacksMainQueue: Bool { if case .lacking = mainQueueService { true } else { false } }
+    /// Whether a pass has to do what the kernel does not do for the main queue.
+    var lacksMainQueue: Bool {
+        switch mainQueueService {
+        case .none, .running: false
+        case .lacking, .polling: true
+        }
+    }
 }

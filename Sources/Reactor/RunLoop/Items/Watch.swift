@@ -75,6 +75,9 @@ final class Watch {
 
     var hasPoller: Bool { poller != nil }
 
+    /// Whether the kernel watches the descriptor.
+    var isRegistered: Bool { reading != nil || writing != nil }
+
     func use(_ poller: Poller) { self.poller = poller }
 
     /// Makes `interest` what the kernel watches for. On an error nothing that was watched before is lost.
