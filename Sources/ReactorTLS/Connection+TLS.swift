@@ -58,7 +58,9 @@ extension Connection {
     ///
     /// On an open connection the handshake begins after the bytes that were written before, and is limited by the connect
     /// timeout, from this call. On a client, bytes of the server that have not been read fail the connection with
-    /// ``TLSError/Reason/unprotectedBytes``: an attacker may have inserted them. A failed handshake fails the connection.
+    /// ``TLSError/Reason/unprotectedBytes``: an attacker may have inserted them. On a server, they are the first of the
+    /// handshake, also if ``Connection/read(until:limit:timeout:)`` has received them with the line before. A failed handshake
+    /// fails the connection.
     ///
     /// - Throws: ``TLSError`` with ``TLSError/Reason/invalidSettings(_:)`` if the settings cannot be used; with
     ///   ``TLSError/Reason/cannotBegin(_:)`` if the connection is closed, has failed, or has TLS, while a message is being

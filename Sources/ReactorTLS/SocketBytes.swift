@@ -45,6 +45,9 @@ struct SocketBytes {
     /// Whether no bytes have been received that OpenSSL has not read; between calls.
     var isEmpty: Bool { received.isEmpty }
 
+    /// Takes bytes that were received before the first call.
+    mutating func take(_ received: [UInt8]) { self.received = received[...] }
+
     mutating func begin(over wire: SocketWire, _ receiving: Receiving) {
         var call = Call(wire: wire)
         switch receiving {

@@ -59,6 +59,8 @@ final class TLSTransport: SecureSession {
 
     // MARK: The handshake
 
+    func take(_ received: [UInt8]) { socket.take(received) }
+
     func continueHandshake(over wire: SocketWire) throws -> Bool {
         if failure == nil {
             isEstablished = makeHandshakeStep(over: wire)

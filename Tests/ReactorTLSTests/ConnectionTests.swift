@@ -187,6 +187,30 @@ private final class Echo: ConnectionDelegate {
         #expect((error as? TLSError)?.reason == .unprotectedBytes)
     }
 
+    @Test func `a server that has read the client's first bytes of the handshake uses them`() async throws {
+        let (client, server) = try await pair()
+        let line = "PROXY TCP4 192.0.2.1 192.0.2.2 4711 443\n"
+        async let secured: Void = {
+            try await client.write(line)
+            try await client.startTLS(.testClient())
+            try await client.write("secret")
+        }()
+        while unreadCount(of: server) <= line.utf8.count { await Task.yield() }
+        #expect(try await server.read(until: Array("\n".utf8)) != nil)
+        try #require(unreadCount(of: server) == 0)
+        try await server.startTLS(.testServer())
+        #expect(try await server.read(exactly: 6) == Array("secret".utf8))
+        try await secured
+    }
+
+    @Test func `a command behind the one that begins TLS does not pass for a protected one`() async throws {
+        let (client, server) = try await pair()
+        try await client.write("STARTTLS\nDELETE everything\n")
+        #expect(try await server.read(until: Array("\n".utf8)) == Array("STARTTLS".utf8))
+        let error = await thrownError { try await server.startTLS(.testServer()) }
+        #expect((error as? TLSError)?.reason == .notTLS)
+    }
+
     @Test func `a task gives up waiting for a handshake, which continues until the connect timeout`()
         async throws
     {

@@ -11,6 +11,8 @@ final class SecureChannel: Sendable {
     struct State {
         /// Nil until the handshake begins.
         var session: (any SecureSession)?
+        /// What the client has received of the handshake before it begins.
+        var received: [UInt8] = []
         /// How many threads wait for the socket to read from it.
         var readerCount = 0
     }
@@ -45,6 +47,10 @@ final class SecureChannel: Sendable {
     /// The error of a peer that has sent bytes before the handshake which the client has not read.
     func unprotectedBytes(from peer: String) -> any Error { security.unprotectedBytes(from: peer) }
 
+    /// Makes bytes that the client has received the first ones of the handshake. A peer that sends other bytes in the hope
+    /// that they pass for protected ones gets no handshake.
+    func begin(with received: [UInt8]) { state.withLock { $0.received = received } }
+
     /// Calls `body` with the session; nil during the handshake.
     private func withSession<Result: Sendable>(_ body: (any SecureSession, State) -> Result?) -> Result? {
         guard isEstablished else { return nil }
@@ -62,6 +68,7 @@ final class SecureChannel: Sendable {
         return try state.withLock { state in
             if state.session == nil { phase.store(.begun, ordering: .sequentiallyConsistent) }
             let session = try state.session ?? security.makeSession(for: connection)
+            if state.session == nil { session.take(exchange(&state.received, with: [])) }
             state.session = session
             guard try session.continueHandshake(over: wire) else { return false }
             phase.store(.complete, ordering: .sequentiallyConsistent)

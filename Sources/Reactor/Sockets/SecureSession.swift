@@ -5,6 +5,8 @@ package import SystemPackage
 /// Its connection makes one call at a time, on any thread. No call waits for the socket. A session that has
 /// failed throws an error from then on.
 package protocol SecureSession: AnyObject {
+    /// Takes bytes of the handshake that were received before it. Called first.
+    func take(_ received: [UInt8])
     /// Continues the handshake.
     ///
     /// - Returns: Whether it is complete; if not, it continues when the socket has more bytes.

@@ -10,12 +10,15 @@ extension SocketConnection {
     /// before the handshake.
     func beginProtecting() {
         let (input, isConnected) = state.withLock { ($0.engines.input, $0.details.isUpgrade) }
-        let hasUnused = input?.dropPutBackBytes() ?? false
+        let unused = input?.takePutBackBytes() ?? []
         notifyBoth { $0.machine.changeReadinessSource($0.readinessSource) }
         guard isConnected, let channel else { return }
-        if hasUnused {
-            finishOpening(channel.unprotectedBytes(from: subject))
-            return
+        if !unused.isEmpty {
+            guard channel.isServer else {
+                finishOpening(channel.unprotectedBytes(from: subject))
+                return
+            }
+            channel.begin(with: unused)
         }
         state.withLock { $0.hasEnded ? nil : makeOpening(&$0) }?.start()
     }

@@ -73,6 +73,8 @@ private final class MaskingTransport: SecureSession {
 
     init(_ security: MaskingSecurity) { self.security = security }
 
+    func take(_ received: [UInt8]) { self.received = received }
+
     func continueHandshake(over wire: SocketWire) throws -> Bool {
         if !hasSentHello { try send(.hello, [], over: wire) }
         hasSentHello = true

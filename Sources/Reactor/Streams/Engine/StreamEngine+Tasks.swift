@@ -101,12 +101,13 @@ extension StreamEngine {
         state.withLock { $0.handoff != nil || $0.taskDelegate?.readsAhead == true }
     }
 
-    /// Drops bytes that were put back. Returns whether there were any.
-    func dropPutBackBytes() -> Bool {
+    /// Removes and returns bytes that were put back.
+    func takePutBackBytes() -> [UInt8] {
         state.withLock { state in
-            guard state.putBack != nil else { return false }
-            state.endPutBack()
-            return true
+            guard let count = state.putBack?.bytes.count else { return [] }
+            var bytes: [UInt8] = []
+            _ = bytes.append(upTo: count) { state.takePutBack(into: &$0).count }
+            return bytes
         }
     }
 }
@@ -132,13 +133,13 @@ extension StreamEngine.State {
         putBack == nil ? try backend.readNow(into: &buffer) : takePutBack(into: &buffer)
     }
 
-    private mutating func takePutBack(into buffer: inout MutableRawSpan) -> Transfer {
+    fileprivate mutating func takePutBack(into buffer: inout MutableRawSpan) -> Transfer {
         let count = putBack!.bytes.take(into: &buffer)
         if putBack!.bytes.count == 0 { endPutBack() }
         return Transfer(count: count)
     }
 
-    fileprivate mutating func endPutBack() {
+    private mutating func endPutBack() {
         guard let ending = putBack.take()?.ending else { return }
         machine.changeReadinessSource(readinessSource)
         machine.note(ending)
