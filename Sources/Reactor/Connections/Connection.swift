@@ -98,24 +98,21 @@ public final class Connection: Sendable {
     }
 
     /// An accepted connection.
-    ///
-    /// - Parameter isConfigured: Whether the socket has the options that its listener's has.
-    convenience init(
-        accepted descriptor: FileDescriptor, from peer: SocketAddress, _ options: Options, isConfigured: Bool
-    ) {
+    convenience init(accepted descriptor: FileDescriptor, from peer: SocketAddress, writeBufferSize: Int) {
         let shared = SharedDescriptor(descriptor.rawValue, closesWhenDone: true)
-        self.init(SocketConnection(shared, peer: peer), options, nil, isAccepted: isConfigured)
+        self.init(SocketConnection(shared, peer: peer), writeBufferSize)
     }
 
-    private init(
-        _ socket: SocketConnection, _ options: Options, _ security: Security?, isAccepted: Bool = false
-    ) {
-        self.socket = socket
-        writeBufferSize = options.writeBufferSize
+    private convenience init(_ socket: SocketConnection, _ options: Options, _ security: Security?) {
+        self.init(socket, options.writeBufferSize)
+        socket.setOptions(options, isAccepted: false)
+        _ = protect(by: security)
+    }
+
+    private init(_ socket: SocketConnection, _ writeBufferSize: Int) {
+        (self.socket, self.writeBufferSize) = (socket, writeBufferSize)
         let (input, output) = socket.makeStreams()
         halves = Halves(input: input, output: output)
-        socket.setOptions(options, isAccepted: isAccepted)
-        if let security { _ = protect(by: security) }
     }
 
     /// The two streams of the connection, for code that is written for a pair: it gives each a delegate, schedules and opens

@@ -118,7 +118,6 @@ extension SocketConnection {
     ///
     /// - Parameter isAccepted: Whether the socket has the options that its listener's has.
     func setOptions(_ options: ConnectionOptions, isAccepted: Bool) {
-        if isAccepted, options == .standard { return }
         state.withLock { $0.details.options = options }
         if !isAccepted {
             try? shared.use { (number) throws(Errno) in

@@ -31,31 +31,31 @@ final class Acceptor: Sendable {
     /// The listening socket's number, to watch: until ``close()``.
     let number: CInt
     let localAddress: SocketAddress
-    /// Whether accepted sockets inherit the options of this one, which another program has not made: those of TCP do.
-    private let inheritsOptions: Bool
+    /// The options of accepted connections.
+    private let options: ConnectionOptions
+    /// Whether accepted sockets have them by themselves: TCP's inherit those of this one, unless another program has made it.
+    private let isConfigured: Bool
+    /// Whether nothing is left to do for them.
+    private let isStandard: Bool
     private let state: Mutex<State>
 
     /// Listens at `address`.
     convenience init(_ address: SocketAddress, _ options: Listener.Options) throws(IOError) {
-        try self.init("\(address)", isInherited: false) { () throws(Errno) in
+        try self.init("\(address)", options.connection, isInherited: false) { () throws(Errno) in
             try ListeningSocket(address, options)
         }
     }
 
     /// Takes ownership of a socket that listens already, and closes it if this fails.
-    convenience init(_ descriptor: FileDescriptor) throws(IOError) {
-        try self.init(descriptorName(descriptor.rawValue), isInherited: true) { () throws(Errno) in
+    convenience init(_ descriptor: FileDescriptor, _ options: ConnectionOptions) throws(IOError) {
+        try self.init(descriptorName(descriptor.rawValue), options, isInherited: true) { () throws(Errno) in
             try ListeningSocket(descriptor)
         }
     }
 
-    /// Whether what is accepted has `options` by itself: TCP's sockets inherit those of the listening one.
-    func isConfigured(with options: ConnectionOptions) -> Bool {
-        inheritsOptions || localAddress.family == .unix && options == .standard
-    }
-
     private init(
-        _ subject: @autoclosure () -> String, isInherited: Bool, _ listen: () throws(Errno) -> ListeningSocket
+        _ subject: @autoclosure () -> String, _ options: ConnectionOptions, isInherited: Bool,
+        _ listen: () throws(Errno) -> ListeningSocket
     ) throws(IOError) {
         let socket = try attempt(.listen, subject(), listen)
         let descriptor = socket.descriptor
@@ -63,7 +63,9 @@ final class Acceptor: Sendable {
             try SocketAddress.local(of: descriptor)
         }
         number = descriptor.rawValue
-        inheritsOptions = !isInherited && localAddress.family != .unix
+        self.options = options
+        isConfigured = localAddress.family == .unix ? options == .standard : !isInherited
+        isStandard = isConfigured && options == .standard
         state = Mutex(State(socket: socket))
     }
 
@@ -97,6 +99,14 @@ final class Acceptor: Sendable {
             }
             return state.rest == nil ? nil : .over
         }
+    }
+
+    /// Makes a connection of a socket that ``next()`` has accepted.
+    func connection(_ descriptor: FileDescriptor, from peer: SocketAddress) -> Connection {
+        let connection = Connection(
+            accepted: descriptor, from: peer, writeBufferSize: options.writeBufferSize)
+        if !isStandard { connection.socket.setOptions(options, isAccepted: isConfigured) }
+        return connection
     }
 
     /// Backs off because the loop cannot watch the socket.

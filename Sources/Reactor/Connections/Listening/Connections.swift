@@ -24,7 +24,7 @@ extension RunLoop {
         at address: SocketAddress, options: Listener.Options = Listener.Options(),
         inModes modes: [Mode] = [.common], faults: @escaping @Sendable (IOError) -> Void = { _ in }
     ) throws(IOError) -> Listener.Connections {
-        Listener.Connections(try Acceptor(address, options), options.connection, self, modes, faults)
+        Listener.Connections(try Acceptor(address, options), self, modes, faults)
     }
 
     /// Takes ownership of a socket that listens already, as
@@ -41,7 +41,7 @@ extension RunLoop {
         descriptor: FileDescriptor, connectionOptions options: Connection.Options = Connection.Options(),
         inModes modes: [Mode] = [.common], faults: @escaping @Sendable (IOError) -> Void = { _ in }
     ) throws(IOError) -> Listener.Connections {
-        Listener.Connections(try Acceptor(descriptor), options, self, modes, faults)
+        Listener.Connections(try Acceptor(descriptor, options), self, modes, faults)
     }
 }
 
@@ -59,15 +59,14 @@ extension Listener {
         /// An accepted connection.
         public typealias Element = Connection
         private let acceptor: Acceptor
-        private let options: Connection.Options
         let arrivals: EventSubscription
         private let faults: @Sendable (IOError) -> Void
 
         fileprivate init(
-            _ acceptor: Acceptor, _ options: Connection.Options, _ loop: RunLoop, _ modes: [RunLoop.Mode],
+            _ acceptor: Acceptor, _ loop: RunLoop, _ modes: [RunLoop.Mode],
             _ faults: @escaping @Sendable (IOError) -> Void
         ) {
-            (self.acceptor, self.options, self.faults) = (acceptor, options, faults)
+            (self.acceptor, self.faults) = (acceptor, faults)
             arrivals = EventSubscription(
                 on: loop, inModes: modes, watching: FileDescriptor(rawValue: acceptor.number), for: .readable,
                 endsOnFailure: false, ended: { acceptor.close() })
@@ -133,9 +132,7 @@ extension Listener {
             while true {
                 switch try await attemptNext(until: deadline) {
                 case .connection(let descriptor, let peer):
-                    return Connection(
-                        accepted: descriptor, from: peer, options,
-                        isConfigured: acceptor.isConfigured(with: options))
+                    return acceptor.connection(descriptor, from: peer)
                 case .fault(let fault):
                     if fault.isReported {
                         let error = IOError(.accept, "\(localAddress)", fault.error)

@@ -42,7 +42,6 @@ public final class Listener: EventSource {
     package static let connectionsPerPass = 32
 
     private let acceptor: Acceptor
-    private let connectionOptions: Connection.Options
     private let security: Connection.Security?
     private var handlers: (connection: Handler, fault: FaultHandler?)?
     /// The reason for the last back-off.
@@ -67,7 +66,7 @@ public final class Listener: EventSource {
         _ address: SocketAddress, options: Options = Options(), security: Connection.Security? = nil,
         handler: @escaping Handler, faults: FaultHandler? = nil
     ) throws(IOError) {
-        self.init(try Acceptor(address, options), options.connection, security, handler, faults)
+        self.init(try Acceptor(address, options), security, handler, faults)
     }
 
     /// Takes ownership of a socket that listens already, such as one inherited by socket activation (sd_listen_fds(3)).
@@ -86,15 +85,15 @@ public final class Listener: EventSource {
         descriptor: FileDescriptor, connectionOptions options: Connection.Options = Connection.Options(),
         security: Connection.Security? = nil, handler: @escaping Handler, faults: FaultHandler? = nil
     ) throws(IOError) {
-        self.init(try Acceptor(descriptor), options, security, handler, faults)
+        self.init(try Acceptor(descriptor, options), security, handler, faults)
     }
 
     private init(
-        _ acceptor: Acceptor, _ options: Connection.Options, _ security: Connection.Security?,
-        _ handler: @escaping Handler, _ faults: FaultHandler?
+        _ acceptor: Acceptor, _ security: Connection.Security?, _ handler: @escaping Handler,
+        _ faults: FaultHandler?
     ) {
         security?.requireServer("Listener")
-        (self.acceptor, connectionOptions, self.security) = (acceptor, options, security)
+        (self.acceptor, self.security) = (acceptor, security)
         handlers = (handler, faults)
         super.init(acceptor.number, for: .readable)
     }
@@ -174,10 +173,10 @@ public final class Listener: EventSource {
         for count in 1... {
             switch acceptor.next() {
             case .connection(let descriptor, let peer):
-                let connection = Connection(
-                    accepted: descriptor, from: peer, connectionOptions,
-                    isConfigured: acceptor.isConfigured(with: connectionOptions))
-                if connection.protect(by: security) { handlers?.connection(self, connection) }
+                let connection = acceptor.connection(descriptor, from: peer)
+                if security == nil || connection.protect(by: security) {
+                    handlers?.connection(self, connection)
+                }
             case .fault(let fault): return backOff(fault)
             case .over: return close()
             case nil: return
