@@ -126,8 +126,9 @@ struct Registration: ~Copyable {
     ) throws(Errno) {
         let context = CallbackContext.address(of: context)
         var event: OpaquePointer?
-        let add = { () throws(Errno) in
-            _ = try SystemCall.make {
+        // No closure in a constant: its variables would be checked for exclusive access while the program runs.
+        func add() throws(Errno) {
+            try SystemCall.make {
                 withoutMessages {
                     unsafe reactor_event_add(base.pointer, descriptor, Int16(kind), callback, context, &event)
                 }

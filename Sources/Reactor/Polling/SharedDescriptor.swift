@@ -169,7 +169,7 @@ extension SharedDescriptor {
     private func endRegistrations() {
         registrations.withLock { registrations in
             let number = number
-            for epoll in registrations.epolls { epoll.remove(number) }
+            registrations.epolls.each { $0.remove(number) }
             (registrations.epolls, registrations.hasEnded) = (SmallArray(), true)
         }
     }

@@ -9,7 +9,7 @@ extension RunLoop {
         let inbox: Inbox
         let meter: LoopMeter
         /// The loop, which owns this. Set when its thread first asks for it.
-        private(set) unowned var loop: RunLoop!
+        @safe @exclusivity(unchecked) private(set) unowned var loop: RunLoop!
         /// Unchecked, because ``changeModes(_:)`` changes a copy.
         @safe @exclusivity(unchecked) private var modes = ModeTable()
         /// The source of the numbers that order things by their arrival.

@@ -110,7 +110,7 @@ struct ModeEntries: Sequence {
     ) {
         let known = modes
         guard wanted != known else { return }
-        for entry in list where !wanted.contains(entry.mode) { remove(entry) }
+        list.each { if !wanted.contains($0.mode) { remove($0) } }
         list.removeAll { !wanted.contains($0.mode) }
         for mode in wanted.subtracting(known).members {
             list.append(ModeEntry(mode: mode, slot: insert(mode)))
@@ -118,7 +118,7 @@ struct ModeEntries: Sequence {
     }
 
     mutating func removeAll(_ remove: (ModeEntry) -> Void) {
-        for entry in list { remove(entry) }
+        list.each(remove)
         list = SmallArray()
     }
 }

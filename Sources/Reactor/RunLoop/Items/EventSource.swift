@@ -196,7 +196,7 @@ public class EventSource: CustomStringConvertible {
         identification.withLock { $0.isEnded = true }
         membership = Membership()
         endWatches()
-        if let core = loop?.core { core.remove(self) }
+        loop?.useCore { $0.remove(self) }
         leave()
         releaseResources()
         if !isInCallback { ended() }
@@ -243,7 +243,7 @@ extension EventSource {
         shared = descriptor
         number = descriptor.number
         watchedInterest = []
-        for watch in watches { watch.adopt(number, of: descriptor) }
+        eachWatch { $0.adopt(number, of: descriptor) }
     }
 
     /// Begins to record what is ready in a mode, or retries a failed registration. While there is nothing to record this does
@@ -251,18 +251,27 @@ extension EventSource {
     final func watch(in state: ModeState) throws(Errno) {
         guard isWatched || isMarkedReady || !watchedInterest.isEmpty else { return }
         let mode = state.mode.index
-        let known = watches.first { $0.mode == mode }
+        var known: Watch?
+        eachWatch { if $0.mode == mode { known = $0 } }
         let watch = known ?? Watch(number, of: shared, for: self, mode: mode, in: state.ready)
         if let poller = state.poller { watch.use(poller) }
-        try watch.setInterest(armedInterest)
+        let interest = armedInterest
+        if known != nil || !interest.isEmpty { try watch.setInterest(interest) }
         guard known == nil else { return }
         watches.append(watch)
         if isMarkedReady { watch.record(.marked) }
     }
 
+    /// Calls `body` with each watch. It loads one after the other: a copy of their array would count its references.
+    @inline(__always)
+    private final func eachWatch<Failure>(_ body: (Watch) throws(Failure) -> Void) throws(Failure) {
+        if let first = watches.first { try body(first) }
+        if watches.hasOthers { for watch in watches.others { try body(watch) } }
+    }
+
     private final func endWatches() {
-        for watch in watches { watch.end() }
-        watches = SmallArray()
+        let ended = exchange(&watches, with: SmallArray())
+        ended.each { $0.end() }
     }
 
     /// Ends the registrations in all modes but those of `kept`.
@@ -276,12 +285,12 @@ extension EventSource {
 
     private final func setInterestOfWatches(_ interest: Readiness) throws(Errno) {
         do throws(Errno) {
-            for watch in watches { try watch.setInterest(interest) }
+            try eachWatch { (watch) throws(Errno) in try watch.setInterest(interest) }
         } catch {
-            for watch in watches { try? watch.setInterest(armedInterest) }
+            eachWatch { try? $0.setInterest(armedInterest) }
             throw error
         }
-        for watch in watches { watch.narrow(to: interest.union(.marked)) }
+        eachWatch { $0.narrow(to: interest.union(.marked)) }
     }
 }
 
@@ -291,15 +300,16 @@ extension EventSource {
     /// Makes the source ready without the kernel: the next pass in any of its modes serves it.
     final func markReady() {
         isMarkedReady = true
-        if !isWatched { loop?.core.watch(self) }
-        for watch in watches { watch.record(.marked) }
-        loop?.inbox.wakeIfHosted()
+        guard let loop else { return }
+        if !isWatched { loop.useCore { $0.watch(self) } }
+        eachWatch { $0.record(.marked) }
+        loop.inbox.wakeIfHosted()
     }
 
     /// Serves what a watch has recorded, and returns whether that counts as handling a source.
     @inline(always)
     final func serveRecorded(_ readiness: Readiness, reportedAt: Poll) -> Bool {
-        if watches.hasOthers { for watch in watches { _ = watch.takeReadiness() } }
+        if watches.hasOthers { eachWatch { _ = $0.takeReadiness() } }
         let readiness = readiness.intersection(watchedInterest.union(.marked))
         guard !isEnded, !readiness.isEmpty else { return false }
         guard !isInCallback else {
