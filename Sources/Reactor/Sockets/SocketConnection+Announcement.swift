@@ -18,11 +18,6 @@ extension SocketConnection {
     /// Whether the halves deliver events, and may look for bytes and space.
     var isAnnounced: Bool { !isPair || announced.load(ordering: .acquiring) }
 
-    /// Releases the events of a half that was opened after the announcement.
-    func releaseIfAnnounced(_ engine: StreamEngine) {
-        if isPair, state.withLock({ $0.announcement == .made }) { engine.release() }
-    }
-
     /// A pass of a half's loop or queue has completed since it was opened.
     func passCompleted() {
         state.withLock { $0.passCompleted() }

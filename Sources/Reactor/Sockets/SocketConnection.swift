@@ -123,7 +123,7 @@ final class SocketConnection: Sendable {
     func open(_ half: Half, for engine: StreamEngine) {
         // Only the first half waits for a pass.
         if isPair { engine.hold(awaitsPass: state.withLock { !$0.hasOpened }) }
-        let opening = state.withLock { state -> SocketOpening? in
+        let (opening, isAnnounced) = state.withLock { state -> (SocketOpening?, Bool) in
             if state.hasOpened { state.passCompleted() } else { makeChannel(&state) }
             state.hasOpened = true
             // A half that another thread has closed already would never release the engine.
@@ -131,11 +131,14 @@ final class SocketConnection: Sendable {
                 state.engines[half] = engine
                 if half == .output { bufferSlot.open(for: engine) { bufferClient } }
             }
-            guard case .waiting = state.progress, state.details.opening == nil else { return nil }
-            return makeOpening(&state)
+            let isAnnounced = state.announcement == .made
+            guard case .waiting = state.progress, state.details.opening == nil else {
+                return (nil, isAnnounced)
+            }
+            return (makeOpening(&state), isAnnounced)
         }
         if let opening { opening.start() } else { startTimeouts() }
-        if !releaseEvents() { releaseIfAnnounced(engine) }
+        if isAnnounced { engine.release() } else { releaseEvents() }
     }
 
     var progress: Availability { state.withLock { $0.progress } }

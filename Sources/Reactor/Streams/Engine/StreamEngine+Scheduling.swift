@@ -49,7 +49,7 @@ struct LoopSource {
     }
 
     /// Ends the source on its loop's thread.
-    fileprivate func end() {
+    func end() {
         if loop.isCurrent { return source.value.cancel() }
         loop.runOnLoopThread { [source] _ in source.value.cancel() }
     }
@@ -65,7 +65,6 @@ extension StreamEngine {
         if loop.inbox.isClosed { return }
         leaveQueue()
         join(loop, mode, keeping: kept) { _ in }
-        state.withLock { $0.taskDelegate }?.streamChanged()
     }
 
     /// Schedules the stream in a mode of a loop, in the place of the one that it is on, unless the stream is closed. Makes
@@ -74,18 +73,22 @@ extension StreamEngine {
         _ loop: RunLoop, _ mode: RunLoop.Mode, keeping kept: AnyObject? = nil, _ change: (inout State) -> Void
     ) {
         let common = loop.commonModes
-        let (isScheduled, left) = state.withLock { state -> (isScheduled: Bool, left: LoopSource?) in
-            guard state.handoff.map({ $0.loop === loop }) ?? true else { return (false, nil) }
-            guard state.machine.schedule(on: loop.identity, mode, common: common) else { return (false, nil) }
+        let (next, left, taskDelegate) = state.withLock { state -> (Next, LoopSource?, UnparkingDelegate?) in
+            guard state.handoff.map({ $0.loop === loop }) ?? true,
+                state.machine.schedule(on: loop.identity, mode, common: common)
+            else { return (Next(), nil, state.taskDelegate) }
             change(&state)
-            if state.loopSource?.loop === loop { return (true, nil) }
-            return (true, exchange(&state.loopSource, with: LoopSource(loop, self, keeping: kept)))
+            var left: LoopSource?
+            if state.loopSource?.loop !== loop {
+                left = exchange(&state.loopSource, with: LoopSource(loop, self, keeping: kept))
+            }
+            state.refresh()
+            return (state.takeNext(), left, state.taskDelegate)
         }
         left?.end()
-        guard isScheduled else { return }
         if LoopDiagnostics.isReporting { Watchdog.supervise(self) }
-        update(loop)
-        refresh()
+        if let loop = enqueue(next) { update(loop) }
+        taskDelegate?.streamChanged()
     }
 
     func remove(from loop: RunLoop, _ mode: RunLoop.Mode) {
@@ -109,11 +112,7 @@ extension StreamEngine {
 
     /// Removes the stream from its loop and from its queue.
     func detach() {
-        let (left, handoff) = state.withLock { state in
-            state.queue = nil
-            state.isScheduledForTask = false
-            return (state.detach(), state.handoff)
-        }
+        let (left, handoff) = state.withLock { ($0.detach(), $0.handoff) }
         left?.end()
         handoff?.streamChanged()
     }
@@ -127,7 +126,26 @@ extension StreamEngine {
     }
 }
 
+/// What follows from a change of a stream, besides the signal for this thread's loop.
+private struct Next {
+    /// The loop that is to be updated.
+    var loop: RunLoop?
+    /// The queue that is to call back.
+    var queue: StreamQueue?
+    /// Whether that only reports its turn.
+    var isHeld = false
+}
+
 extension StreamEngine.State {
+    /// Signals this thread's loop, or takes what else follows from a change.
+    fileprivate mutating func takeNext() -> Next {
+        if !machine.isOnQueue, signalOwnLoop() { return Next() }
+        let (isForLoop, isForQueue) = machine.takeUpdate()
+        return Next(
+            loop: isForLoop ? loopSource?.loop : nil, queue: isForQueue ? queue : nil,
+            isHeld: machine.delivery == .held)
+    }
+
     func source(on loop: LoopIdentity) -> LoopBound<StreamSource>? {
         machine.isScheduled(on: loop) ? loopSource?.source : nil
     }
@@ -140,9 +158,11 @@ extension StreamEngine.State {
         return (loop, membership)
     }
 
-    /// Returns what the engine has had on a loop.
-    fileprivate mutating func detach() -> LoopSource? {
+    /// Leaves the loop and the queue. Returns what the engine has had on the loop.
+    mutating func detach() -> LoopSource? {
         machine.detach()
+        queue = nil
+        isScheduledForTask = false
         return loopSource.take()
     }
 }
@@ -217,16 +237,18 @@ extension StreamEngine {
 
     /// Makes a change, and enqueues the callback that follows. Returns the loop that is to be updated.
     private func apply(_ change: (inout State) -> Void) -> RunLoop? {
-        let (loop, queue, isHeld) = state.withLock { state -> (RunLoop?, StreamQueue?, Bool) in
-            change(&state)
-            if !state.machine.isOnQueue, state.signalOwnLoop() { return (nil, nil, false) }
-            let (isForLoop, isForQueue) = state.machine.takeUpdate()
-            let loop = isForLoop ? state.loopSource?.loop : nil
-            return (loop, isForQueue ? state.queue : nil, state.machine.delivery == .held)
-        }
-        guard let queue else { return loop }
-        if isHeld { reportTurn(on: queue) } else { enqueueCallback(on: queue) }
-        return loop
+        enqueue(
+            state.withLock { state in
+                change(&state)
+                return state.takeNext()
+            })
+    }
+
+    /// Enqueues the callback that follows from a change. Returns the loop that is to be updated.
+    private func enqueue(_ next: Next) -> RunLoop? {
+        guard let queue = next.queue else { return next.loop }
+        if next.isHeld { reportTurn(on: queue) } else { enqueueCallback(on: queue) }
+        return next.loop
     }
 
     /// Updates `loop`: now if this is its thread, else in its next pass, for which it is woken.

@@ -18,7 +18,8 @@ extension StreamEngine.State {
     ///
     /// - Returns: Whether the source is signalled.
     mutating func signalOwnLoop() -> Bool {
-        guard machine.next == .signal || machine.mustReportPass, let source = source(on: .current)?.value
+        guard machine.mustDeliver || machine.mustReportPass, !machine.isBehind,
+            let source = source(on: .current)?.value
         else {
             return false
         }

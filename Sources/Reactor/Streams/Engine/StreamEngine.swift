@@ -182,17 +182,24 @@ final class StreamEngine: Sendable {
 
 extension StreamEngine {
     func open() {
-        guard state.withLock({ $0.machine.open() }) else { return }
+        guard let backend = state.withLock({ $0.machine.open() ? $0.backend : nil }) else { return }
         if LoopDiagnostics.isReporting { Watchdog.supervise(self) }
+        var isClosed = false
         do throws(Errno) {
             let opened = try backend.open(for: self)
-            state.withLock { $0.backend = opened }
+            update { state in
+                state.backend = opened
+                isClosed = state.machine.isClosed
+                state.refresh()
+            }
         } catch {
-            fail(error)
+            update { state in
+                state.fail(error)
+                isClosed = state.machine.isClosed
+            }
         }
         // Another thread closed the stream meanwhile, and found nothing to release yet.
-        if state.withLock({ $0.machine.isClosed }) { try? backend.close() }
-        refresh()
+        if isClosed { try? self.backend.close() }
     }
 
     /// Checks an opening that takes time. Returns whether it is still in progress.
@@ -230,15 +237,29 @@ extension StreamEngine {
     /// - Parameter evenUnopened: Whether a stream that was never opened is closed too, and cannot be opened any more.
     func close(evenUnopened: Bool = false) {
         guard process.isCurrent else { return closeDescriptor(evenUnopened: evenUnopened) }
-        let (isClosed, handoff, taskDelegate) = state.withLock { state in
-            state.machine.close(evenUnopened: evenUnopened || state.backend.closesUnopened)
-                ? (true, state.handoff.take(), state.taskDelegate) : (false, nil, nil)
+        let closed = state.withLock { state -> Closed? in
+            guard state.machine.close(evenUnopened: evenUnopened || state.backend.closesUnopened) else {
+                return nil
+            }
+            return Closed(
+                left: state.detach(), backend: state.backend, handoff: state.handoff.take(),
+                taskDelegate: state.taskDelegate)
         }
-        guard isClosed else { return }
-        detach()
-        do throws(Errno) { try backend.close() } catch { state.withLock { $0.machine.loseBytes(error) } }
-        handoff?.streamChanged()
-        taskDelegate?.streamChanged()
+        guard let closed else { return }
+        closed.left?.end()
+        do throws(Errno) { try closed.backend.close() } catch {
+            state.withLock { $0.machine.loseBytes(error) }
+        }
+        closed.handoff?.streamChanged()
+        closed.taskDelegate?.streamChanged()
+    }
+
+    /// What is left to do once the stream counts as closed.
+    private struct Closed {
+        let left: LoopSource?
+        let backend: any StreamBackend
+        let handoff: HandoffBinding?
+        let taskDelegate: UnparkingDelegate?
     }
 
     /// Closes a stream of the parent in a child of fork(2): its descriptor, and nothing else.

@@ -71,7 +71,8 @@ extension StreamMachine {
     /// pass for held events. Nothing while the delegate is being called: the engine asks again after that.
     mutating func takeUpdate() -> (isForLoop: Bool, isForQueue: Bool) {
         if delivery != .idle {
-            return mustReportPass ? (isScheduled && !isOnQueue, isOnQueue) : (false, false)
+            let isLate = loopSchedule?.isUpToDate == false
+            return mustReportPass ? (isLate || isScheduled && !isOnQueue, isOnQueue) : (isLate, false)
         }
         // The loop checks for room before the queue delivers it.
         let isForQueue = isOnQueue && mustDeliver && !mustCheckRoom
@@ -86,11 +87,11 @@ extension StreamMachine {
 
     /// Takes what `loop` has to do for the stream; nil if the stream is not scheduled there.
     mutating func update(_ loop: LoopIdentity) -> LoopSchedule.Update? {
-        guard isScheduled(on: loop) else { return nil }
-        if isAcknowledged { loopSchedule!.isDisarmed = false }
-        let isWatched = needsWatch(isDisarmed: loopSchedule!.isDisarmed)
-        let isSignalled = mustDeliver || mustReportPass
-        return loopSchedule!.update(isWatched: isWatched, isSignalled: isSignalled)
+        guard var schedule = loopSchedule, schedule.loop == loop else { return nil }
+        if isAcknowledged { schedule.isDisarmed = false }
+        let isWatched = needsWatch(isDisarmed: schedule.isDisarmed)
+        defer { loopSchedule = schedule }
+        return schedule.update(isWatched: isWatched, isSignalled: mustDeliver || mustReportPass)
     }
 
     /// The kernel refuses to watch the descriptor for `loop`.
@@ -101,10 +102,14 @@ extension StreamMachine {
 
     /// Whether the loop's registration differs from what it should be.
     @inline(__always)
-    private var isBehind: Bool {
+    var isBehind: Bool {
         guard let isDisarmed = loopSchedule?.isDisarmed else { return false }
-        return needsWatch(isDisarmed: isDisarmed) != loopSchedule!.isWatched
+        if !loopSchedule!.isUpToDate { return true }
+        return needsWatch(isDisarmed: isDisarmed) != loopSchedule!.isWatched && !isEnding
     }
+
+    /// Whether the loop's next pass delivers the end or an error. Clients close the stream then, which ends the registration.
+    private var isEnding: Bool { (status == .atEnd || status == .error) && mustDeliver && !isOnQueue }
 
     /// Whether the kernel has to watch the descriptor.
     ///
