@@ -124,18 +124,15 @@ struct Registration: ~Copyable {
         of descriptor: CInt, _ kind: CInt, on base: EventBase, _ callback: event_callback_fn,
         context: AnyObject, shared: SharedDescriptor? = nil
     ) throws(Errno) {
-        let context = CallbackContext.address(of: context)
-        var event: OpaquePointer?
-        // No closure in a constant: its variables would be checked for exclusive access while the program runs.
-        func add() throws(Errno) {
-            try SystemCall.make {
-                withoutMessages {
-                    unsafe reactor_event_add(base.pointer, descriptor, Int16(kind), callback, context, &event)
-                }
+        if let shared {
+            var event: OpaquePointer?
+            try shared.beginRegistration(with: base.epoll) { () throws(Errno) in
+                unsafe event = try base.add(descriptor, kind, callback, context)
             }
+            unsafe self.event = event.unsafelyUnwrapped
+        } else {
+            unsafe event = try base.add(descriptor, kind, callback, context)
         }
-        if let shared { try shared.beginRegistration(with: base.epoll, add) } else { try add() }
-        unsafe self.event = event.unsafelyUnwrapped
         self.base = base
         self.shared = shared
     }
@@ -262,6 +259,19 @@ private final class EventBase {
     deinit {
         epoll.end()
         if !belongsToParent { unsafe event_base_free(pointer) }
+    }
+
+    func add(
+        _ descriptor: CInt, _ kind: CInt, _ callback: event_callback_fn, _ context: AnyObject
+    ) throws(Errno) -> OpaquePointer {
+        let context = CallbackContext.address(of: context)
+        var event: OpaquePointer?
+        try SystemCall.make {
+            withoutMessages {
+                unsafe reactor_event_add(pointer, descriptor, Int16(kind), callback, context, &event)
+            }
+        }
+        return unsafe event.unsafelyUnwrapped
     }
 
     /// The descriptors that are watched.

@@ -90,15 +90,11 @@ extension RunLoop.Core {
     /// here. Modes that have never run make theirs when they first do.
     func update(_ source: EventSource) throws(Errno) {
         source.outliveCallback()
+        guard source.mayRecord else { return enter(source) }
         let modes = source.membership.modes(common: commonModes)
         source.endWatches(except: modes)
         let refusal = watch(source, in: modes)
-        source.entries.update(source.membership.entryModes(common: commonModes)) {
-            entry in
-            state(of: entry.mode).eventSources.remove(entry.slot)
-        } insert: { mode in
-            state(of: mode).eventSources.insert(source)
-        }
+        enter(source)
         if let refusal { throw refusal }
         if !source.isRegistered, !source.watchedInterest.isEmpty,
             let first = modes.contains(.default) ? .default : modes.members.first
@@ -106,6 +102,15 @@ extension RunLoop.Core {
             let state = state(of: first)
             _ = try poller(for: state)
             try source.watch(in: state)
+        }
+    }
+
+    private func enter(_ source: EventSource) {
+        source.entries.update(source.membership.entryModes(common: commonModes)) {
+            entry in
+            state(of: entry.mode).eventSources.remove(entry.slot)
+        } insert: { mode in
+            state(of: mode).eventSources.insert(source)
         }
     }
 

@@ -108,6 +108,10 @@ struct ModeEntries: Sequence {
     mutating func update(
         _ wanted: ModeSet, remove: (ModeEntry) -> Void, insert: (RunLoop.Mode) -> Int32
     ) {
+        if isEmpty, let only = wanted.single {
+            list.append(ModeEntry(mode: only, slot: insert(only)))
+            return
+        }
         let known = modes
         guard wanted != known else { return }
         list.each { if !wanted.contains($0.mode) { remove($0) } }

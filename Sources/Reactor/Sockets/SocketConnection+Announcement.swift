@@ -26,14 +26,15 @@ extension SocketConnection {
 
     /// Releases the events of both halves if that is due, and the connection is made or has failed.
     ///
+    /// - Parameter half: The half that is being opened: its engine refreshes itself after that.
     /// - Returns: Whether it did that now.
     @discardableResult
-    func releaseEvents() -> Bool {
+    func releaseEvents(opening half: Half? = nil) -> Bool {
         guard let engines = state.withLock({ $0.takeAnnouncement() }) else { return false }
         engines.input?.release()
         engines.output?.release()
         announced.store(true, ordering: .releasing)
-        notifyBoth()
+        if let half { notify(half.other) } else { notifyBoth() }
         return true
     }
 }

@@ -60,6 +60,8 @@ final class SocketConnection: Sendable {
             return details.requirements.refusal ?? details.failure
         }
 
+        var hasDetails: Bool { if case .custom = detailsBox { true } else { false } }
+
         var details: SocketDetails {
             get { if case .custom(let details) = detailsBox { details } else { SocketDetails() } }
             set { detailsBox = .custom(newValue) }
@@ -124,7 +126,7 @@ final class SocketConnection: Sendable {
         // Only the first half waits for a pass.
         if isPair { engine.hold(awaitsPass: state.withLock { !$0.hasOpened }) }
         let (opening, isAnnounced) = state.withLock { state -> (SocketOpening?, Bool) in
-            if state.hasOpened { state.passCompleted() } else { makeChannel(&state) }
+            if state.hasOpened { state.passCompleted() } else if state.hasDetails { makeChannel(&state) }
             state.hasOpened = true
             // A half that another thread has closed already would never release the engine.
             if !state.closed[half] {
@@ -138,7 +140,7 @@ final class SocketConnection: Sendable {
             return (makeOpening(&state), isAnnounced)
         }
         if let opening { opening.start() } else { startTimeouts() }
-        if isAnnounced { engine.release() } else { releaseEvents() }
+        if isAnnounced { engine.release() } else { releaseEvents(opening: half) }
     }
 
     var progress: Availability { state.withLock { $0.progress } }

@@ -78,8 +78,7 @@ extension SocketConnection {
 
     /// Starts the timeouts, or restarts them after a change, once the connection is established.
     func startTimeouts() {
-        guard let options = state.withLock({ $0.optionsInUse }) else { return }
-        guard timeouts != nil || options.idleTimeout != nil || options.writeTimeout != nil,
+        guard timeouts != nil || state.withLock({ $0.hasDetails && $0.optionsInUse?.hasTimeout == true }),
             let loop = try? ResidentThread.streams.runLoop()
         else { return }
         let isAwaited = isTaskWaiting ?? false
@@ -142,4 +141,8 @@ extension SocketConnection.State {
         guard case .custom(let details) = detailsBox, case .ready = progress, !isClosed else { return nil }
         return details.options
     }
+}
+
+extension ConnectionOptions {
+    fileprivate var hasTimeout: Bool { idleTimeout != nil || writeTimeout != nil }
 }

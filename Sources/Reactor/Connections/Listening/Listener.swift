@@ -42,7 +42,8 @@ public final class Listener: EventSource {
     package static let connectionsPerPass = 32
 
     private let acceptor: Acceptor
-    private let security: Connection.Security?
+    /// Protects a connection, if the listener has a security. Returns false for one that is closed or has failed.
+    private let protect: ((Connection) -> Bool)?
     private var handlers: (connection: Handler, fault: FaultHandler?)?
     /// The reason for the last back-off.
     private var backoffReason: IOError?
@@ -93,7 +94,8 @@ public final class Listener: EventSource {
         _ faults: FaultHandler?
     ) {
         security?.requireServer("Listener")
-        (self.acceptor, self.security) = (acceptor, security)
+        self.acceptor = acceptor
+        protect = security.map { security in { $0.protect(by: security) } }
         handlers = (handler, faults)
         super.init(acceptor.number, for: .readable)
     }
@@ -174,9 +176,7 @@ public final class Listener: EventSource {
             switch acceptor.next() {
             case .connection(let descriptor, let peer):
                 let connection = acceptor.connection(descriptor, from: peer)
-                if security == nil || connection.protect(by: security) {
-                    handlers?.connection(self, connection)
-                }
+                if protect?(connection) ?? true { handlers?.connection(self, connection) }
             case .fault(let fault): return backOff(fault)
             case .over: return close()
             case nil: return

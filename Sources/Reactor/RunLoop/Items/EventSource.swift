@@ -193,7 +193,6 @@ public class EventSource: CustomStringConvertible {
         guard !isEnded else { return }
         outliveCallback()
         isEnded = true
-        identification.withLock { $0.isEnded = true }
         membership = Membership()
         endWatches()
         loop?.useCore { $0.remove(self) }
@@ -207,6 +206,9 @@ public class EventSource: CustomStringConvertible {
 
 extension EventSource {
     private final var isWatched: Bool { !watches.isEmpty }
+
+    /// Whether there may be something to record.
+    final var mayRecord: Bool { isWatched || isMarkedReady || !watchedInterest.isEmpty }
 
     /// Whether the kernel watches the descriptor, or will as soon as the source is interested in something.
     final var isRegistered: Bool { watches.contains { $0.hasPoller } }
@@ -235,7 +237,7 @@ extension EventSource {
 
     private final func enter(_ loop: RunLoop?) {
         self.loop = loop
-        identification.withLock { $0.loop = loop }
+        identification.withLock { ($0.loop, $0.isEnded) = (loop, isEnded) }
     }
 
     /// Switches to `descriptor`, and clears the interest.
@@ -249,7 +251,7 @@ extension EventSource {
     /// Begins to record what is ready in a mode, or retries a failed registration. While there is nothing to record this does
     /// nothing; later it is done in all modes. Without a poller only ``markReady()`` is recorded.
     final func watch(in state: ModeState) throws(Errno) {
-        guard isWatched || isMarkedReady || !watchedInterest.isEmpty else { return }
+        guard mayRecord else { return }
         let mode = state.mode.index
         var known: Watch?
         eachWatch { if $0.mode == mode { known = $0 } }

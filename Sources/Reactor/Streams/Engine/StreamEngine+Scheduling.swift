@@ -253,7 +253,9 @@ extension StreamEngine {
 
     /// Updates `loop`: now if this is its thread, else in its next pass, for which it is woken.
     private func update(_ loop: RunLoop) {
-        if loop.isCurrent { return loop.inbox.isClosed ? loopEnded(loop) : loop.core.updateInTurn(self) }
+        if loop.isCurrent {
+            return loop.inbox.isClosed ? loopEnded(loop) : loop.useCore { $0.updateInTurn(self) }
+        }
         guard requestUpdate(of: loop) else { return }
         if !loop.runOnLoopThread({ [self] core in core.updateInTurn(self) }) { loopEnded(loop) }
     }

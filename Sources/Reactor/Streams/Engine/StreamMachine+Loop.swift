@@ -109,7 +109,9 @@ extension StreamMachine {
     }
 
     /// Whether the loop's next pass delivers the end or an error. Clients close the stream then, which ends the registration.
-    private var isEnding: Bool { (status == .atEnd || status == .error) && mustDeliver && !isOnQueue }
+    private var isEnding: Bool {
+        (status == .atEnd || status == .error) && mustDeliver && !isOnQueue
+    }
 
     /// Whether the kernel has to watch the descriptor.
     ///
