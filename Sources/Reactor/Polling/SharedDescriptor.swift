@@ -41,7 +41,7 @@ final class SharedDescriptor: Sendable {
         isOwned = Atomic(true)
     }
 
-    deinit { close() }
+    deinit { if number >= 0 { close() } }
 
     /// The descriptor's number; -1 until one is adopted.
     var number: CInt { descriptor.load(ordering: .acquiring) }

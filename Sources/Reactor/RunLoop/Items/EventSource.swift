@@ -245,7 +245,7 @@ extension EventSource {
         shared = descriptor
         number = descriptor.number
         watchedInterest = []
-        eachWatch { $0.adopt(number, of: descriptor) }
+        eachWatch { $0.endRegistrations() }
     }
 
     /// Begins to record what is ready in a mode, or retries a failed registration. While there is nothing to record this does
@@ -255,10 +255,10 @@ extension EventSource {
         let mode = state.mode.index
         var known: Watch?
         eachWatch { if $0.mode == mode { known = $0 } }
-        let watch = known ?? Watch(number, of: shared, for: self, mode: mode, in: state.ready)
+        let watch = known ?? Watch(for: self, mode: mode, in: state.ready)
         if let poller = state.poller { watch.use(poller) }
         let interest = armedInterest
-        if known != nil || !interest.isEmpty { try watch.setInterest(interest) }
+        if known != nil || !interest.isEmpty { try watch.setInterest(interest, of: self) }
         guard known == nil else { return }
         watches.append(watch)
         if isMarkedReady { watch.record(.marked) }
@@ -272,6 +272,7 @@ extension EventSource {
     }
 
     private final func endWatches() {
+        guard isWatched else { return }
         let ended = exchange(&watches, with: SmallArray())
         ended.each { $0.end() }
     }
@@ -287,9 +288,9 @@ extension EventSource {
 
     private final func setInterestOfWatches(_ interest: Readiness) throws(Errno) {
         do throws(Errno) {
-            try eachWatch { (watch) throws(Errno) in try watch.setInterest(interest) }
+            try eachWatch { (watch) throws(Errno) in try watch.setInterest(interest, of: self) }
         } catch {
-            eachWatch { try? $0.setInterest(armedInterest) }
+            eachWatch { try? $0.setInterest(armedInterest, of: self) }
             throw error
         }
         eachWatch { $0.narrow(to: interest.union(.marked)) }

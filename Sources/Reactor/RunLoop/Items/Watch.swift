@@ -18,9 +18,6 @@ final class Watch {
     private let queue: ReadyQueue
     /// The mode's number.
     let mode: Int32
-    fileprivate var descriptor: CInt
-    /// What closes the descriptor, if another thread may do that.
-    @safe @exclusivity(unchecked) private var shared: SharedDescriptor?
     /// What was recorded and has not been served yet. While it is not empty the watch is in the queue.
     fileprivate var readiness: Readiness = []
     /// The poll in which the kernel has last reported.
@@ -40,12 +37,7 @@ final class Watch {
     fileprivate var previous: ReadyQueue.Link?
     fileprivate var next: ReadyQueue.Link?
 
-    init(
-        _ descriptor: CInt, of shared: SharedDescriptor?, for source: EventSource, mode: Int32,
-        in queue: ReadyQueue
-    ) {
-        self.descriptor = descriptor
-        self.shared = shared
+    init(for source: EventSource, mode: Int32, in queue: ReadyQueue) {
         unsafe self.source = .passUnretained(source)
         self.mode = mode
         self.queue = queue
@@ -55,22 +47,20 @@ final class Watch {
 
     /// Ends the registrations and drops what was recorded, at once, though the watch may be being served.
     func end() {
-        reading = nil
-        writing = nil
-        peerWatch = nil
+        endRegistrations()
         readiness = []
         queue.remove(ReadyQueue.Link(self))
     }
 
     // MARK: What is watched
 
-    /// Takes another descriptor; what was watched is watched no longer.
-    func adopt(_ descriptor: CInt, of shared: SharedDescriptor) {
+    fileprivate var descriptor: CInt { unsafe source._withUnsafeGuaranteedRef { $0.number } }
+
+    /// Watches nothing any more, before the source takes another descriptor.
+    func endRegistrations() {
         reading = nil
         writing = nil
         peerWatch = nil
-        self.descriptor = descriptor
-        self.shared = shared
     }
 
     var hasPoller: Bool { poller != nil }
@@ -81,22 +71,25 @@ final class Watch {
     func use(_ poller: Poller) { self.poller = poller }
 
     /// Makes `interest` what the kernel watches for. On an error nothing that was watched before is lost.
-    func setInterest(_ interest: Readiness) throws(Errno) {
+    ///
+    /// - Parameter source: The watch's.
+    func setInterest(_ interest: Readiness, of source: EventSource) throws(Errno) {
         guard let poller else { return }
         if peerWatch != nil || interest.contains(.peerEnded) {
-            try setInterestWithPeer(interest, on: poller)
+            try setInterestWithPeer(interest, of: source, on: poller)
         } else {
-            try setTransfers(interest, on: poller)
+            try setTransfers(interest, of: source, on: poller)
         }
     }
 
     @inline(__always)
-    private func setTransfers(_ interest: Readiness, on poller: Poller) throws(Errno) {
+    private func setTransfers(_ interest: Readiness, of source: EventSource, on poller: Poller) throws(Errno)
+    {
         // What is new comes first: if that fails, what was registered still is.
         let isReadingNew = interest.contains(.readable) && reading == nil
-        if isReadingNew { reading = try register(for: .readable, on: poller) }
+        if isReadingNew { reading = try register(source, for: .readable, on: poller) }
         if interest.contains(.writable), writing == nil {
-            do throws(Errno) { writing = try register(for: .writable, on: poller) } catch {
+            do throws(Errno) { writing = try register(source, for: .writable, on: poller) } catch {
                 if isReadingNew { reading = nil }
                 throw error
             }
@@ -106,18 +99,23 @@ final class Watch {
     }
 
     @inline(never)
-    private func setInterestWithPeer(_ interest: Readiness, on poller: Poller) throws(Errno) {
+    private func setInterestWithPeer(_ interest: Readiness, of source: EventSource, on poller: Poller)
+        throws(Errno)
+    {
         let isNew = peerWatch == nil
-        if isNew { peerWatch = try PeerWatch(descriptor, on: poller, of: self) }
-        do throws(Errno) { try setTransfers(interest, on: poller) } catch {
+        if isNew { peerWatch = try PeerWatch(source.number, on: poller, of: self) }
+        do throws(Errno) { try setTransfers(interest, of: source, on: poller) } catch {
             if isNew { peerWatch = nil }
             throw error
         }
         if !interest.contains(.peerEnded) { peerWatch = nil }
     }
 
-    private func register(for interest: Readiness, on poller: Poller) throws(Errno) -> Registration {
-        try unsafe poller.register(descriptor, of: shared, for: interest, recordReadiness, context: self)
+    private func register(
+        _ source: EventSource, for interest: Readiness, on poller: Poller
+    ) throws(Errno) -> Registration {
+        try unsafe poller.register(
+            source.number, of: source.shared, for: interest, recordReadiness, context: self)
     }
 
     // MARK: What is ready
