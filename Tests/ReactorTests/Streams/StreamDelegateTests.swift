@@ -38,6 +38,24 @@ import Testing
         #expect(loop.run(in: .default) == .finished)
     }
 
+    @Test(arguments: [StreamKind.pipe, .fifo, .socket, .connection])
+    func `a loop sleeps while the end that the kernel reports waits for a delegate`(kind: StreamKind) throws {
+        let (fixture, first, second) = (try Fixture(kind), Recorder(), Recorder())
+        first.onEvent = { stream, event in
+            guard event == .hasBytesAvailable else { return }
+            fixture.move(4)
+            if stream.streamStatus == .atEnd { stream.delegate = nil }
+        }
+        fixture.stream.start(first)
+        loop.serve { fixture.stream.delegate == nil }
+        loop.settle()
+        #expect(loop.passesInAWhile() < 10)
+        fixture.stream.delegate = second
+        loop.serve { !second.events.isEmpty }
+        #expect(second.events == [.endEncountered] && first.count(.endEncountered) == 0)
+        fixture.stream.close()
+    }
+
     @Test(arguments: StreamKind.opensAtOnce)
     func `an event that a delegate did not act on is delivered to the next one`(kind: StreamKind) throws {
         let ((fixture, first), second) = (try Fixture.started(kind), Recorder())

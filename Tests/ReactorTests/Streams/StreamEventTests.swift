@@ -68,6 +68,19 @@ import Testing
     }
 
     @Test(arguments: StreamKind.allCases)
+    func `a mode that a callback adds keeps a nested run from ending`(kind: StreamKind) throws {
+        let (fixture, recorder, loop) = (try Fixture(kind), Recorder(), RunLoop.current)
+        recorder.onEvent = { stream, event in
+            guard event == .openCompleted else { return }
+            stream.schedule(in: loop, forMode: .tracking)
+            #expect(loop.run(in: .tracking, until: .distantPast) == .timedOut)
+        }
+        fixture.stream.start(recorder)
+        loop.serve { recorder.events.count == 2 }
+        fixture.stream.close()
+    }
+
+    @Test(arguments: StreamKind.allCases)
     func `scheduling again repeats a pending event, but not the opening`(kind: StreamKind) throws {
         let ((fixture, recorder), loop) = (try Fixture.started(kind), RunLoop.current)
         fixture.stream.remove(from: loop, forMode: .default)
