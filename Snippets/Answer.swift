@@ -65,7 +65,7 @@ final class Session: StreamDelegate {
 
 let listener = try Listener(.ipv6Any(port: 7009)) { _, connection in
     _ = Session(connection)
-} faults: { _, error in
+} acceptErrors: { _, error in
     print(error)
 }
 try RunLoop.current.add(listener, forMode: .default)

@@ -1,6 +1,7 @@
 import Reactor
 
-/// Runs a command in a terminal of its own, and shows its last lines below a clock, until `q` is pressed: Console ping localhost
+/// Runs a command in a terminal of its own, and shows its last lines below a clock, until `q` is pressed:
+/// Console ping localhost
 @MainActor
 final class Console {
     private let terminal = Terminal()

@@ -14,7 +14,7 @@ final class Echo: ConnectionDelegate {
 
 let listener = try Listener(.ipv6Any(port: 7007)) { _, connection in
     connection.open(delegate: Echo())
-} faults: { _, error in
+} acceptErrors: { _, error in
     print(error)
 }
 try RunLoop.current.add(listener, forMode: .common)

@@ -209,7 +209,7 @@ private func listen() throws {
     let listener = try Listener(.ipv4Loopback(port: 0)) { listener, connection in
         print("\(connection) on \(listener.localAddress)")
         connection.open(delegate: Answering())
-    } faults: { _, error in
+    } acceptErrors: { _, error in
         print(error)  // accept at 127.0.0.1:7007: Too many open files
     }
     try RunLoop.current.add(listener, forMode: .common)

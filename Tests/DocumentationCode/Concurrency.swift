@@ -35,7 +35,7 @@ private func tick() async {
         for try await chunk in connection.chunks() { try await connection.write(chunk) }
     }
 
-    let connections = try RunLoop.main.connections(at: .ipv6Any(port: 0), faults: { print($0) })
+    let connections = try RunLoop.main.connections(at: .ipv6Any(port: 0), acceptErrors: { print($0) })
     print("listening on \(connections.localAddress)")
     try await connections.run(limit: 1000) { connection in
         for try await chunk in connection.chunks() { try await connection.write(chunk) }
@@ -67,8 +67,8 @@ private func endServer(
     _ serve: @escaping @Sendable (Listener.Connections) async throws -> Void
 ) async throws {
     let thread = try RunLoopThread(name: "network")
-    let connections = try thread.runLoop.connections(at: .ipv6Any(port: 7007), faults: { print($0) })
+    let connections = try thread.runLoop.connections(at: .ipv6Any(port: 7007), acceptErrors: { print($0) })
     let server = Task(executorPreference: thread.executor) { try await serve(connections) }
-    await thread.shutDown()
+    await thread.stop()
     try await server.value
 }

@@ -40,7 +40,7 @@ private final class Printer: StreamDelegate {
 }
 
 private func connections() async throws {
-    let connections = try RunLoop.main.connections(at: .ipv6Any(port: 7), faults: { print($0) })
+    let connections = try RunLoop.main.connections(at: .ipv6Any(port: 7), acceptErrors: { print($0) })
     try await connections.run { connection in
         for try await chunk in connection.chunks() { try await connection.write(chunk) }
     }
@@ -124,7 +124,7 @@ private func sockets() throws {
 
     let listener = try Listener(.ipv6Any(port: 7)) { _, connection in
         connection.open(delegate: Echo())
-    } faults: { _, error in
+    } acceptErrors: { _, error in
         print(error)  // accept at [::]:7: Too many open files
     }
     try RunLoop.current.add(listener, forMode: .common)

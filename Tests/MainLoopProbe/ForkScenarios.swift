@@ -187,7 +187,7 @@ struct ForkedChild {
 @MainActor func connectingStreamsInChild() throws {
     // The kernel connects two clients that no one accepts, and more clients wait.
     let listener = try Listener(.ipv4Loopback(port: 0), options: .init(backlog: 0)) { _, _ in
-    } faults: {
+    } acceptErrors: {
         print($1)
     }
     let before = openSocketCount()
@@ -295,7 +295,7 @@ private struct Ignored: ChunkProcessor {
 @MainActor func boundPathsInChild() throws {
     let paths = ["listener", "datagrams"].map { "/tmp/reactor-probe-\(getpid())-\($0)" }
     let listener = try Listener(SocketAddress(unixPath: FilePath(paths[0]))) { _, _ in
-    } faults: {
+    } acceptErrors: {
         print($1)
     }
     let socket = try DatagramSocket(boundTo: SocketAddress(unixPath: FilePath(paths[1]))) { _, _, _ in

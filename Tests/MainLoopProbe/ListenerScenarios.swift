@@ -13,10 +13,11 @@ import SystemPackage
     let listener = try Listener(.ipv4Loopback(port: 0)) { listener, _ in
         connections += 1
         if connections == 3 { listener.close() }
-    } faults: { listener, error in
+    } acceptErrors: { listener, error in
         faults += 1
         print(
-            error == IOError(.accept, "\(listener.localAddress)", .tooManyOpenFiles), listener.fault == error)
+            error == IOError(.accept, "\(listener.localAddress)", .tooManyOpenFiles),
+            listener.acceptError == error)
     }
     try loop.add(listener, forMode: .custom)
     loop.run(mode: .custom, before: .distantPast)
@@ -41,11 +42,11 @@ import SystemPackage
     var (connections, expected): ([Connection], Int) = ([], 6)
     let listener = try Listener(.ipv4Loopback(port: 0)) { _, connection in
         connections.append(connection)
-    } faults: { _, error in
+    } acceptErrors: { _, error in
         print(error.errno == .tooManyOpenFiles)
     }
     let observer = RunLoop.Observer(for: .beforeWaiting) { _, _ in
-        if listener.fault != nil, connections.count >= expected { loop.stop() }
+        if listener.acceptError != nil, connections.count >= expected { loop.stop() }
     }
     loop.add(observer, forMode: .custom)
     try loop.add(listener, forMode: .custom)
@@ -70,7 +71,7 @@ import SystemPackage
     var connections: [Connection] = []
     let listener = try Listener(.ipv4Loopback(port: 0)) { _, connection in
         connections.append(connection)
-    } faults: { _, _ in
+    } acceptErrors: { _, _ in
         loop.stop()
     }
     try loop.add(listener, forMode: .custom)
@@ -94,14 +95,14 @@ import SystemPackage
         let listener = try Listener(.ipv4Loopback(port: 0)) { listener, _ in
             connections += 1
             listener.close()
-        } faults: { listener, _ in
+        } acceptErrors: { listener, _ in
             if isClosed { listener.close() } else { loop.remove(listener, forMode: .custom) }
         }
         try loop.add(listener, forMode: .custom)
         loop.run(mode: .custom, before: .distantPast)
         let client = try connected(to: listener.localAddress)
         descriptorLimit = 0
-        print(loop.run(in: .custom), listener.isValid, listener.fault == nil)
+        print(loop.run(in: .custom), listener.isValid, listener.acceptError == nil)
         descriptorLimit = limit
         try loop.add(listener, forMode: .custom)
         print(loop.run(in: .custom), connections)
@@ -117,7 +118,7 @@ import SystemPackage
         var connections = 0
         let listener = try Listener(.ipv4Loopback(port: 0)) { _, _ in
             connections += 1
-        } faults: { _, error in
+        } acceptErrors: { _, error in
             print(error.errno == .tooManyOpenFiles)
         }
         try loop.add(listener, forMode: .custom)
@@ -142,7 +143,7 @@ import SystemPackage
         break
     }
     let listener = try Listener(.ipv4Loopback(port: 0)) { _, _ in
-    } faults: { _, error in
+    } acceptErrors: { _, error in
         print(error.errno == .invalidArgument)
     }
     try loop.add(listener, forMode: .custom)

@@ -28,7 +28,7 @@ import Testing
             server.open()
             _ = server.output.write([7])
             server.close()
-        } faults: {
+        } acceptErrors: {
             Issue.record($1)
         }
         try RunLoop.current.add(listener, forMode: .default)

@@ -25,12 +25,15 @@ package func expectErrno<Result>(
 
 extension Listener {
     package convenience init(
-        _ address: SocketAddress, options: Options = Options(), handler: @escaping Handler
+        _ address: SocketAddress, options: Options = Options(),
+        handler: @escaping (Listener, Connection) -> Void
     ) throws(IOError) {
         try self.init(address, options: options, handler: handler) { Issue.record($1) }
     }
 
-    package convenience init(descriptor: FileDescriptor, handler: @escaping Handler) throws(IOError) {
+    package convenience init(descriptor: FileDescriptor, handler: @escaping (Listener, Connection) -> Void)
+        throws(IOError)
+    {
         try self.init(descriptor: descriptor, handler: handler) { Issue.record($1) }
     }
 }

@@ -12,7 +12,7 @@ final class Server {
         let listener = try Listener(.ipv4Loopback(port: port)) { [self] _, streams in
             let connection = Connection(streams, of: self)
             connections[ObjectIdentifier(connection)] = connection
-        } faults: { _, error in
+        } acceptErrors: { _, error in
             print(error)
         }
         try RunLoop.current.add(listener, forMode: .default)

@@ -54,7 +54,8 @@ guard CommandLine.arguments[1] == "clients" else {
 }
 allowDescriptors(2 * count + 100)
 var receivers: [Receiver] = []
-for try await connection in try RunLoop.main.connections(at: .ipv4Loopback(port: 7019), faults: { print($0) })
+for try await connection in try RunLoop.main.connections(
+    at: .ipv4Loopback(port: 7019), acceptErrors: { print($0) })
 {
     try await connection.open()
     receivers.append(Receiver(connection))

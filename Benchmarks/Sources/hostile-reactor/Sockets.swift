@@ -13,7 +13,7 @@ private func byte(_ index: Int) -> UInt8 { UInt8(truncatingIfNeeded: index ^ ind
     var settings = Listener.Options()
     settings.connection = options
     let connections = try RunLoop.main.connections(
-        at: .ipv4Loopback(port: 0), options: settings, faults: note)
+        at: .ipv4Loopback(port: 0), options: settings, acceptErrors: note)
     async let served: Void = connections.run(security: security) { connection in
         do {
             for try await chunk in connection.chunks() { try await connection.write(chunk) }
@@ -56,7 +56,7 @@ private func write(to connection: Connection) async throws {
 
 /// A connection to a port where something listens, and one where nothing does.
 @MainActor func connect() async throws -> String {
-    let connections = try RunLoop.main.connections(at: .ipv4Loopback(port: 0), faults: note)
+    let connections = try RunLoop.main.connections(at: .ipv4Loopback(port: 0), acceptErrors: note)
     let address = connections.localAddress
     let connection = try await Connection.connect(to: address, options: options)
     let accepted = try await connections.accept(timeout: .seconds(1))
@@ -104,7 +104,7 @@ final class Storm: ConnectionDelegate {
     func start() throws {
         listener = try Listener(.ipv4Loopback(port: 0)) { _, connection in
             connection.open(delegate: Greeter())
-        } faults: {
+        } acceptErrors: {
             note($1)
         }
         try RunLoop.current.add(listener, forMode: .default)

@@ -122,7 +122,7 @@ final class Server: StreamDelegate {
         listener = try Listener(.ipv4Loopback(port: UInt16(port)), security: .tls(.server(identity))) {
             [self] in
             accept($1)
-        } faults: {
+        } acceptErrors: {
             fatalError("\($1)")
         }
         try loop.add(listener!, forMode: .default)

@@ -48,7 +48,7 @@ struct ChatCommand: ParsableCommand {
         let room = Room()
         let listener = try Listener(address, options: options, security: tls.security) { _, connection in
             Guest(connection, in: room).start()
-        } faults: { _, error in
+        } acceptErrors: { _, error in
             _ = try? FileDescriptor.standardError.writeAll(Array("\(error)\n".utf8))
         }
         try RunLoop.main.add(listener, forMode: .common)

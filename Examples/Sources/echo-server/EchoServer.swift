@@ -28,7 +28,7 @@ final class EchoServer {
         let listener = try Listener(address, options: EchoSession.options(sharesPort), security: security) {
             [self] _, connection in
             serve(connection)
-        } faults: { _, error in
+        } acceptErrors: { _, error in
             Self.report(error)
         }
         try RunLoop.current.add(listener, forMode: .common)

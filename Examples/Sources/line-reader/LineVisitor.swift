@@ -46,7 +46,7 @@ struct LineVisitor: Sendable {
 
     /// A valid line, the usual case, is validated only once.
     private mutating func text(of bytes: RawSpan, _ line: LineFramer.Line) throws -> String {
-        do { return try line.text(bytes, .report) } catch {
+        do { return try line.text(bytes, .fail) } catch {
             recordInvalid(line)
             return try line.text(bytes, .repair)
         }

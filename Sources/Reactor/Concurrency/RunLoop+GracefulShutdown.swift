@@ -11,8 +11,8 @@ extension RunLoop {
     /// }
     /// ```
     ///
-    /// When the shutdown begins, each ``Listener/Connections/run(security:limit:limitPerPeer:failures:_:)`` and
-    /// ``Listener/run(at:options:security:limit:limitPerPeer:on:faults:failures:_:)`` of the body drains: it accepts no
+    /// When the shutdown begins, each ``Listener/Connections/run(security:limit:limitPerPeer:connectionErrors:_:)`` and
+    /// ``Listener/run(at:options:security:limit:limitPerPeer:on:acceptErrors:connectionErrors:_:)`` of the body drains: it accepts no
     /// connections but those in the backlog, and returns when they all have been served. Other code asks the
     /// ``GracefulShutdown`` that the body gets, or ``GracefulShutdown/current``. After the grace the body's task is cancelled,
     /// and with it its child tasks. Connections that end so are closed, which sends what was written.

@@ -210,6 +210,11 @@ extension Connection: CustomStringConvertible {
     public var description: String {
         "connection to \(socket.subject)\(label.map { " '\($0)'" } ?? "")"
     }
+
+    /// Says in a sentence for each direction why the delegate is not being called; for a person, so the wording may change.
+    ///
+    /// May be called from any thread at any time.
+    public func explain() -> String { "\(halves.input.explain())\n\(halves.output.explain())" }
 }
 
 extension Connection: Hashable {

@@ -10,23 +10,22 @@ extension InputStream {
     /// print(report.output, "after", report.byteCount, "bytes")
     /// ```
     ///
-    /// The asynchronous form of ``ChunkHandoff``: the hand-off opens the stream, owns it, and closes it at the
-    /// end. The loop that the stream is scheduled on serves it in the stream's modes; that of the task serves a
-    /// stream on no loop, as for ``chunks``. Cancelling the task ends the
-    /// hand-off after the processor's current call; the report then says
-    /// ``HandoffEnding/cancelled``.
+    /// The asynchronous form of ``ChunkHandoff``: the hand-off opens the stream, owns it, and closes it at the end. The loop
+    /// that the stream is scheduled on serves it in the stream's modes; that of the task serves a stream on no loop, as for
+    /// ``chunks``. Cancelling the task ends the hand-off after the processor's current call. For the output of a hand-off that
+    /// has failed, use ``ChunkHandoff``.
     ///
     /// - Parameters:
     ///   - processor: Belongs to the queue from now on.
     ///   - queue: The queue that calls the processor.
     ///   - limits: The maximum number of bytes in flight.
-    /// - Returns: How the hand-off ended, and the processor's output.
-    /// - Throws: ``IOError`` with `Errno.canceled` if the loop's thread ends before the hand-off, or has ended; with an
+    /// - Returns: The processor's output, after the last byte or ``StopProcessing``.
+    /// - Throws: The error of the stream or of the processor; `CancellationError`; ``IOError`` with `Errno.canceled` if the loop's thread ends before the hand-off, or has ended; with an
     ///   error of pthread_create(3) if the library's own thread, which serves a task elsewhere, cannot be created.
     /// - Precondition: No task reads the stream.
     nonisolated(nonsending) public func handOff<Processor: ChunkProcessor>(
         to processor: sending Processor, on queue: DispatchQueue, limits: HandoffLimits = HandoffLimits()
-    ) async throws(IOError) -> HandoffReport<Processor.Output> {
+    ) async throws -> HandoffReport<Processor.Output> {
         let scheduled = engine.scheduledPlace
         let parker: TaskParker
         do throws(Errno) {
@@ -52,7 +51,11 @@ extension InputStream {
         guard let report = await result.wait(for: loop, isolation: #isolation) else {
             throw engine.failure(.canceled)
         }
-        return report
+        switch report.ending {
+        case .finished, .stopped: return report
+        case .cancelled: throw CancellationError()
+        case .failed(let error): throw error
+        }
     }
 }
 

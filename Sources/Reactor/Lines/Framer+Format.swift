@@ -18,6 +18,13 @@ extension Framer {
         /// The number of all bytes.
         var count: Int { message.upperBound }
     }
+
+    /// Why a frame tells no length that can be; ``InvalidMessage`` adds where it is.
+    struct InvalidFrame: Error {
+        let reason: InvalidMessage.Reason
+
+        init(_ reason: InvalidMessage.Reason) { self.reason = reason }
+    }
 }
 
 extension Framer.Format {
@@ -57,7 +64,7 @@ extension Framer.Format {
             if byte < 0x80 { return Framer.Frame(after: index + 1, Int(min(length, Self.greatestLength))) }
         }
         if bytes.byteCount < Self.longestVarint { return nil }
-        throw Framer.InvalidMessage.Reason.malformedLength
+        throw Framer.InvalidFrame(.malformedLength)
     }
 
     private func locate(
@@ -68,12 +75,12 @@ extension Framer.Format {
             // Bytes after the message must not be needed to tell: they come later, or never.
             let known = beginning.extracting(first: max(count, 0))
             guard count > 0, try count >= beginning.count || length(known) == count else {
-                throw Framer.InvalidMessage.Reason.malformedLength
+                throw Framer.InvalidFrame(.malformedLength)
             }
             return Framer.Frame(after: 0, min(count, Int(Self.greatestLength)))
         }
         if beginning.count < Self.longestCustomHead { return nil }
-        throw Framer.InvalidMessage.Reason.malformedLength
+        throw Framer.InvalidFrame(.malformedLength)
     }
 
     // MARK: Header blocks
@@ -82,7 +89,7 @@ extension Framer.Format {
         let bytes = bytes.extracting(first: Self.longestBlock)
         guard let end = endOfBlock(in: bytes, checked: checked) else {
             if bytes.byteCount < Self.longestBlock { return nil }
-            throw Framer.InvalidMessage.Reason.malformedLength
+            throw Framer.InvalidFrame(.malformedLength)
         }
         return Framer.Frame(after: end, try contentLength(of: bytes.extracting(first: end)))
     }
@@ -112,11 +119,11 @@ extension Framer.Format {
         try framer.push(block) { line, _ in
             guard let value = value(of: line) else { return .more }
             let isNew = length == nil || length == value
-            guard value >= 0, isNew else { throw Framer.InvalidMessage.Reason.malformedLength }
+            guard value >= 0, isNew else { throw Framer.InvalidFrame(.malformedLength) }
             length = value
             return .more
         }
-        guard let length else { throw Framer.InvalidMessage.Reason.malformedLength }
+        guard let length else { throw Framer.InvalidFrame(.malformedLength) }
         return length
     }
 

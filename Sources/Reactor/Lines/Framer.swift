@@ -253,9 +253,9 @@ public struct Framer: Sendable {
         do {
             let frame = try format.locate(in: bytes, checked: checked)
             guard let frame, frame.message.count > limit else { return frame }
-            throw InvalidMessage.Reason.tooLong(byteCount: frame.message.count, limit: limit)
-        } catch let reason as InvalidMessage.Reason {
-            throw InvalidMessage(offset: frameStart, reason)
+            throw InvalidFrame(.tooLong(byteCount: frame.message.count, limit: limit))
+        } catch let error as InvalidFrame {
+            throw InvalidMessage(offset: frameStart, error.reason)
         }
     }
 
@@ -293,7 +293,7 @@ extension Framer {
         public var description: String { "\(subject): \(reason)" }
 
         /// What is wrong with a message.
-        @nonexhaustive public enum Reason: Error, Sendable, Hashable {
+        @nonexhaustive public enum Reason: Sendable, Hashable {
             /// It has more bytes than the limit: so many, or nil if it has not ended within the limit.
             case tooLong(byteCount: Int?, limit: Int)
             /// The bytes before it are not a length of the format.

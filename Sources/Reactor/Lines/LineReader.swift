@@ -70,7 +70,7 @@ extension ChunkHandoff {
     ///
     /// - Parameters:
     ///   - stream: An input that no other code reads. The reader opens it, and closes it at the end.
-    ///   - policy: What to do with a line that is not UTF-8. With `.report` the reading fails with
+    ///   - policy: What to do with a line that is not UTF-8. With `.fail` the reading fails with
     ///     ``InvalidText``, which has the line's number and offset, after all lines before it have been
     ///     delivered.
     ///   - value: The initial value for `body`.

@@ -6,7 +6,7 @@ public import SystemPackage
     /// Each ill-formed sequence becomes U+FFFD, as with `String(decoding:as:)`.
     case repair
     /// Throw `InvalidText`.
-    case report
+    case fail
 }
 
 /// A line was not UTF-8.
@@ -32,12 +32,12 @@ extension LineFramer.Line {
     /// - Parameters:
     ///   - bytes: The bytes that were delivered with this value.
     ///   - policy: What to do with bytes that are not UTF-8.
-    /// - Throws: `InvalidText`, only if `policy` is `.report`.
+    /// - Throws: `InvalidText`, only if `policy` is `.fail`.
     public func text(_ bytes: RawSpan, _ policy: TextPolicy = .repair) throws(InvalidText) -> String {
         do throws(UTF8.ValidationError) {
             return unsafe String(unchecked: bytes, isKnownASCII: try bytes.validate() == .ascii)
         } catch {
-            if policy == .report {
+            if policy == .fail {
                 throw InvalidText(number: number, offset: offset + error.byteOffsets.lowerBound)
             }
             return bytes.withAddress { start, count in

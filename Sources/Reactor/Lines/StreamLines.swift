@@ -25,7 +25,7 @@ extension InputStream {
     /// where another reader of the descriptor follows. Otherwise as ``chunks``.
     ///
     /// - Parameters:
-    ///   - policy: What to do with a line that is not UTF-8. With `.report` the iteration fails with
+    ///   - policy: What to do with a line that is not UTF-8. With `.fail` the iteration fails with
     ///     ``InvalidText`` after the lines before it.
     ///   - terminator: What ends a line.
     ///   - limit: The maximum number of bytes of a line, without its terminator.

@@ -14,7 +14,7 @@ extension ChildProcess {
     /// A program that has been ended before its time, by ``ChildProcess/run(_:_:input:outputLimit:timeout:configure:)``.
     public struct RunError: ReactorError, Hashable {
         /// Why a program has been ended.
-        @nonexhaustive public enum Reason: Error, Sendable, Hashable {
+        @nonexhaustive public enum Reason: Sendable, Hashable {
             /// It has written more than so many bytes.
             case outputLimitExceeded(Int)
             /// It has not ended in this time.
@@ -93,11 +93,16 @@ extension ChildProcess {
         }
         switch fault {
         case nil: return run.result(termination)
-        case let reason as RunError.Reason:
-            throw RunError(reason: reason, executable: executable, result: run.result(termination))
+        case let limit as ExceededLimit:
+            throw RunError(reason: limit.reason, executable: executable, result: run.result(termination))
         case let error?: throw error
         }
     }
+}
+
+/// Why a program is ended; ``ChildProcess/RunError`` adds what it has written.
+private struct ExceededLimit: Error {
+    let reason: ChildProcess.RunError.Reason
 }
 
 extension ChildProcess.Configuration {
@@ -215,14 +220,14 @@ private final class ProgramRun: Sendable {
 
     private func expire(after timeout: Duration) async throws -> Step {
         try await loop.clock().sleep(for: timeout)
-        end(because: ChildProcess.RunError.Reason.timedOut(timeout))
+        end(because: ExceededLimit(reason: .timedOut(timeout)))
         return .other
     }
 
     private func read(_ output: CollectedOutput, upTo limit: Int) async -> Step {
         do {
             try await output.read(of: process, onTerminal: ends.master != nil, upTo: limit) {
-                end(because: ChildProcess.RunError.Reason.outputLimitExceeded(limit))
+                end(because: ExceededLimit(reason: .outputLimitExceeded(limit)))
             }
         } catch {
             end(because: error)

@@ -13,13 +13,13 @@ final class PortReceiver: Sendable {
 
     /// Listens at `address`.
     convenience init(at address: SocketAddress, limits: PortLimits = PortLimits()) throws {
-        try self.init(limits) { handler in try Listener(address, handler: handler, faults: Self.retry) }
+        try self.init(limits) { handler in try Listener(address, handler: handler, acceptErrors: Self.retry) }
     }
 
     /// Takes ownership of a listening socket.
     convenience init(_ descriptor: FileDescriptor) throws {
         try self.init(PortLimits()) { handler in
-            try Listener(descriptor: descriptor, handler: handler, faults: Self.retry)
+            try Listener(descriptor: descriptor, handler: handler, acceptErrors: Self.retry)
         }
     }
 
@@ -27,7 +27,8 @@ final class PortReceiver: Sendable {
     private static func retry(_ listener: Listener, _ error: IOError) {}
 
     private init(
-        _ limits: PortLimits, _ listen: @escaping @Sendable (@escaping Listener.Handler) throws -> Listener
+        _ limits: PortLimits,
+        _ listen: @escaping @Sendable (@escaping (Listener, Connection) -> Void) throws -> Listener
     ) throws {
         loop = try ResidentThread.ports.runLoop()
         queue = PortQueue(byteLimit: limits.byteCount)

@@ -61,7 +61,7 @@ import Testing
         let input = fixture.input
         var lines: [String] = []
         let error = await thrownError {
-            for try await line in input.lines(text: .report) { lines.append(line) }
+            for try await line in input.lines(text: .fail) { lines.append(line) }
         }
         #expect((error as? InvalidText)?.offset == 8)
         #expect(lines == ["one", "two"])

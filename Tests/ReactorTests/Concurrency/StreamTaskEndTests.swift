@@ -192,6 +192,27 @@ import Testing
         #expect(report.ending.name == "finished" && report.output == 1_000_000)
     }
 
+    @Test(arguments: TaskPlace.allCases)
+    func `a hand-off throws what the processor or the stream has failed with`(place: TaskPlace) async throws {
+        struct Refusal: Error {}
+        struct Refusing: ChunkProcessor {
+            let output = 0
+            func process(_ chunk: RawSpan) throws { throw Refusal() }
+        }
+        try await place.run { _ in
+            let fixture = try Fixture(.pipe, [1, 2, 3])
+            let refusal = await thrownError {
+                _ = try await fixture.input.handOff(to: Refusing(), on: DispatchQueue(label: "refuses"))
+            }
+            #expect(refusal is Refusal)
+            let missing = InputStream(path: "/nowhere/at/all")
+            let error = await thrownError {
+                _ = try await missing.handOff(to: Counter(), on: DispatchQueue(label: "count"))
+            }
+            #expect(error?.errno == .noSuchFileOrDirectory)
+        }
+    }
+
     @Test(arguments: [true, false], TaskPlace.allCases)
     func `cancelling the task ends its hand-off`(isStarted: Bool, place: TaskPlace) async throws {
         let (feed, counter) = (try TestPipe("abc"), Counter())
@@ -201,8 +222,7 @@ import Testing
         }
         if isStarted { counter.started.wait() }
         task.cancel()
-        let report = try await task.value
-        #expect(report.ending.name == "cancelled" && report.output == (isStarted ? 3 : 0))
+        #expect(await thrownError { _ = try await task.value } is CancellationError)
         await yieldUntil { isBroken(feed.writeEnd) }
     }
 

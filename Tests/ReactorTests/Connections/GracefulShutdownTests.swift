@@ -176,7 +176,7 @@ import Testing
             }
         }
         let shutdown = shutdowns.wait()
-        await thread.shutDown()
+        await thread.stop()
         shutdown.begin()
         #expect(try await task.value == nil)
     }

@@ -41,7 +41,7 @@ import Testing
     @Test func `an error of one connection's task ends that connection alone`() async throws {
         let (connections, failures) = (try connections(), Shared<[Errno?]>([]))
         let server = Task {
-            try await connections.run(failures: { connection, error in
+            try await connections.run(connectionErrors: { connection, error in
                 failures.update { $0.append(error as? Errno) }
                 #expect(connection.peerAddress != nil)
             }) { connection in
@@ -89,6 +89,24 @@ import Testing
         ended.wait()
         #expect(peer.receiveToEnd() == [])
         #expect(isRefused(address))
+    }
+
+    @Test func `the connections that are served are counted`() async throws {
+        let connections = try connections()
+        let server = Task {
+            try await connections.run { connection in
+                for try await _ in connection.chunks() {}
+            }
+        }
+        var peers = try (0..<3).map { _ in try SocketPeer(connectedTo: connections.localAddress) }
+        await yieldUntil { connections.activeCount == 3 }
+        peers.removeLast()
+        await yieldUntil { connections.activeCount == 2 }
+        connections.close()
+        #expect(connections.activeCount == 2)
+        peers = []
+        try await server.value
+        #expect(connections.activeCount == 0)
     }
 
     @Test func `no more connections are served at once than the limits allow`() async throws {
@@ -263,7 +281,7 @@ import Testing
         let server = Task {
             try await connections.run(
                 limitPerPeer: 1,
-                failures: { _, error in failures.update { $0.append((error as? IOError)?.errno) } }
+                connectionErrors: { _, error in failures.update { $0.append((error as? IOError)?.errno) } }
             ) { connection in
                 for try await chunk in connection.chunks() { try await connection.write(chunk) }
             }

@@ -162,7 +162,7 @@ extension HandoffReport where Output == LineOutput<[Seen]> {
             let (bytes, before) = (Array(ordered.joined()), Array(ordered[..<bad].joined()))
             let file = try TemporaryFile(bytes)
             for stream in [InputStream(data: bytes), InputStream(path: file.path)] {
-                let report = try #require(read(stream, .report, chunkSize: chunkSize, framer))
+                let report = try #require(read(stream, .fail, chunkSize: chunkSize, framer))
                 let error = report.ending.error as? InvalidText
                 #expect(error?.number == bad + 1 && error?.offset == before.count + 1)
                 #expect(report.output.lineCount == bad && report.output.byteCount == before.count)
@@ -176,7 +176,7 @@ extension HandoffReport where Output == LineOutput<[Seen]> {
     func `a piece that is not UTF-8 ends the reading, and its line does not count`(size: Int) throws {
         let stream = InputStream(data: Array("ab\n0123456789abc".utf8) + [0xFF, 10])
         let report = try #require(
-            read(stream, .report, chunkSize: size, .init(limit: 5, overflow: .split)))
+            read(stream, .fail, chunkSize: size, .init(limit: 5, overflow: .split)))
         let error = report.ending.error as? InvalidText
         #expect(error?.number == 2 && error?.offset == 16)
         #expect(report.texts == ["ab", "01234", "56789"])
@@ -189,7 +189,7 @@ extension HandoffReport where Output == LineOutput<[Seen]> {
             InputStream(data: [97, 10, 0xFF, 10, 98, 10]), into: 0, on: DispatchQueue(label: "lines")
         ) { count, line, place in
             count += 1
-            _ = try place.text(line, .report)
+            _ = try place.text(line, .fail)
         }.start { report = $0 }
         #expect(runToTheEnd() && report?.output.lineCount == 2 && report?.output.byteCount == 4)
     }
@@ -218,7 +218,7 @@ extension HandoffReport where Output == LineOutput<[Seen]> {
 
     private static func agree(_ bytes: [UInt8], chunkSizes: [Int]) throws {
         let file = try TemporaryFile(bytes)
-        for policy in [TextPolicy.repair, .report] {
+        for policy in [TextPolicy.repair, .fail] {
             for (cut, size) in cuts.flatMap({ cut in chunkSizes.map { (cut, $0) } }) {
                 let expected = try #require(read(InputStream(data: bytes), policy, chunkSize: size, cut))
                 let report = try #require(read(InputStream(path: file.path), policy, chunkSize: size, cut))
@@ -248,7 +248,7 @@ extension HandoffReport where Output == LineOutput<[Seen]> {
             "plain text, longer than a small string", "café, café, café, longer than a small string",
         ]
         let bytes = Array(lines.map { $0 + "\n" }.joined().utf8)
-        let seen = try #require(read(InputStream(data: bytes), .report, chunkSize: 1000)).output.value
+        let seen = try #require(read(InputStream(data: bytes), .fail, chunkSize: 1000)).output.value
         #expect(seen.map(\.text.utf16.count) == lines.map(\.utf16.count))
         #expect(seen.map(\.isKnownASCII) == [true, false])
         #expect(seen.last?.text == lines[1].replacing("é", with: "e\u{301}"))

@@ -17,10 +17,10 @@ import Testing
         let bytes: [UInt8] = [97, 0xFF, 98, 0xE2, 0x82, 99, 0xF0, 0x9F, 0x8E]
         #expect(try text(bytes) == "a\u{FFFD}b\u{FFFD}c\u{FFFD}")
         #expect(throws: InvalidText(number: 7, offset: 103)) {
-            try text([97, 0xC3, 0xA9, 0xE2, 0x82, 99], .report, at: 100)
+            try text([97, 0xC3, 0xA9, 0xE2, 0x82, 99], .fail, at: 100)
         }
         #expect(throws: InvalidText(number: 7, offset: 40)) {
-            try text([UInt8](repeating: 97, count: 40) + [0xC3], .report)
+            try text([UInt8](repeating: 97, count: 40) + [0xC3], .fail)
         }
     }
 
@@ -59,7 +59,7 @@ import Testing
             }
             let expected = String(validating: bytes, as: UTF8.self) != nil
             #expect(unsafe bytes.span.bytes.isValidUTF8 == expected, "\(bytes)")
-            if let text = try? self.text(bytes, .report) {
+            if let text = try? self.text(bytes, .fail) {
                 #expect(text.utf8Span.isKnownASCII == bytes.allSatisfy { $0 < 128 }, "\(bytes)")
             } else {
                 #expect(!expected)

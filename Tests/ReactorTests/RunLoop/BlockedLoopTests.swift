@@ -75,7 +75,7 @@ import Reactor
                 }
                 release.join()
             }
-            await server.shutDown()
+            await server.stop()
             for (label, call) in [
                 ("writer", "OutputStream.write"), ("reader", "InputStream.read"),
                 ("client", "RunLoop.performAndWait"), ("client", "'server'"),
@@ -118,7 +118,7 @@ import Reactor
                 hosting.end()
                 other.runLoop.performAndWait {}
             }
-            await other.shutDown()
+            await other.stop()
             for label in ["dialog", "hosted dialog"] { #expect(reports.naming(label).isEmpty, "\(reports)") }
         }
     }

@@ -171,6 +171,14 @@ func numbers(in text: String) -> [Int] { text.split(separator: " ").compactMap {
         texts.expectNew(source.explain())
     }
 
+    @Test func `a connection explains both of its directions`() throws {
+        let connection = Connection(to: .ipv4Loopback(port: 9))
+        let lines = connection.explain().split(separator: "\n")
+        try #require(lines.count == 2)
+        #expect(lines[0].contains("input stream of 127.0.0.1:9"), "\(lines)")
+        #expect(lines[1].contains("output stream of 127.0.0.1:9"), "\(lines)")
+    }
+
     @Test func `sources of events name themselves, and explain anew what they wait for in a loop`() throws {
         let listener = try Listener(.ipv4Loopback(port: 0)) { _, _ in }
         listener.label = "front"

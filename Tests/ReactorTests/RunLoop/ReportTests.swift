@@ -70,7 +70,7 @@ func debugged(
                 }
             }
             source.invalidate()
-            await server.shutDown()
+            await server.stop()
             #expect(reports.naming("shared").isEmpty, "\(reports)")
             #expect(reports.naming("idle").count == 1 && numbers(in: reports[0].text) == [1000], "\(reports)")
         }
@@ -268,13 +268,13 @@ func debugged(
             let reports = debuggedReports()
             try onAThread {
                 let loop = RunLoop.current
-                let listener = try Listener(.ipv4Loopback(port: 0), handler: { _, _ in }, faults: nil)
+                let listener = try Listener(.ipv4Loopback(port: 0), handler: { _, _ in }, acceptErrors: nil)
                 try loop.add(listener, forMode: .default)
                 loop.poll()
                 let client = try SocketPeer(connectedTo: listener.localAddress)
                 var limit = rlimit(rlim_cur: 0, rlim_max: 1024)
                 setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-                loop.serve { listener.fault != nil }
+                loop.serve { listener.acceptError != nil }
                 limit.rlim_cur = limit.rlim_max
                 setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
                 let report = try #require(reports.value.first { $0.kind == "listenerFault" })

@@ -66,7 +66,7 @@ import Testing
         let (used, missing) = (DatagramKind.path.freshAddress(), DatagramKind.path.freshAddress())
         let (server, socket) = (try SocketServer(), try silentSocket(at: used))
         #expect(throws: IOError(.listen, "\(server.address)", .addressInUse)) {
-            try Listener(server.address, handler: { _, _ in }, faults: { Issue.record($1) })
+            try Listener(server.address, handler: { _, _ in }, acceptErrors: { Issue.record($1) })
         }
         #expect(throws: IOError(.bind, "\(used)", .addressInUse)) {
             try DatagramSocket(boundTo: used, receive: { _, _, _ in }, events: DatagramSocket.failOnEvent)

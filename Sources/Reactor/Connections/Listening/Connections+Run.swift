@@ -14,22 +14,22 @@ extension Listener {
     /// Make ``Connections`` to learn the port that the kernel has chosen, to close or to drain them.
     ///
     /// - Parameters:
-    ///   - address: As in ``init(_:options:security:handler:faults:)``.
+    ///   - address: As in ``init(_:options:security:handler:acceptErrors:)``.
     ///   - options: Options to set before listening.
-    ///   - security: As in ``Connections/run(security:limit:limitPerPeer:failures:_:)``.
-    ///   - limit: As in ``Connections/run(security:limit:limitPerPeer:failures:_:)``.
+    ///   - security: As in ``Connections/run(security:limit:limitPerPeer:connectionErrors:_:)``.
+    ///   - limit: As in ``Connections/run(security:limit:limitPerPeer:connectionErrors:_:)``.
     ///   - limitPerPeer: As there.
     ///   - loop: The loop that runs the tasks: that of the calling task unless another is named, or the main loop if that task
     ///     is on none.
-    ///   - faults: Called with the reason when accepting backs off, at most once a second.
-    ///   - failures: As in ``Connections/run(security:limit:limitPerPeer:failures:_:)``.
+    ///   - acceptErrors: Called with the reason when accepting backs off, at most once a second.
+    ///   - connectionErrors: As in ``Connections/run(security:limit:limitPerPeer:connectionErrors:_:)``.
     ///   - body: Serves a connection, which is open.
     /// - Throws: ``IOError`` if the socket cannot listen; `CancellationError`.
     nonisolated(nonsending) public static func run(
         at address: SocketAddress, options: Options = Options(), security: Connection.Security? = nil,
         limit: Int = .max, limitPerPeer: Int = .max, on loop: RunLoop? = nil,
-        faults: @escaping @Sendable (IOError) -> Void = { _ in },
-        failures: @escaping @Sendable (Connection, any Error) -> Void = { _, _ in },
+        acceptErrors: @escaping @Sendable (IOError) -> Void = { _ in },
+        connectionErrors: @escaping @Sendable (Connection, any Error) -> Void = { _, _ in },
         _ body: @escaping @Sendable (Connection) async throws -> Void
     ) async throws {
         let place: RunLoop
@@ -38,10 +38,11 @@ extension Listener {
         } catch {
             throw CancellationError()
         }
-        let connections = try place.connections(at: address, options: options, faults: faults)
+        let connections = try place.connections(at: address, options: options, acceptErrors: acceptErrors)
         defer { connections.close() }
         try await connections.run(
-            security: security, limit: limit, limitPerPeer: limitPerPeer, failures: failures, body)
+            security: security, limit: limit, limitPerPeer: limitPerPeer, connectionErrors: connectionErrors,
+            body)
     }
 }
 
@@ -60,7 +61,7 @@ extension Listener.Connections {
     ///     its task has ended and its descriptor is closed, which may be later: see ``ConnectionOptions/closeTimeout``.
     ///   - limitPerPeer: How many of them may come from one IPv4 address, also mapped into IPv6, or from one IPv6 network of
     ///     64 bits. Further ones are reset.
-    ///   - failures: Called with a connection that has failed before it was open, whose `body` has thrown, or whose peer has
+    ///   - connectionErrors: Called with a connection that has failed before it was open, whose `body` has thrown, or whose peer has
     ///     too many, and the error: in the last case ``IOError`` with `Errno(rawValue: EUSERS)`. Not with a
     ///     `CancellationError`. In debug mode (``LoopDiagnostics``) an error of the first two kinds is also
     ///     reported.
@@ -69,7 +70,7 @@ extension Listener.Connections {
     /// - Precondition: No other task accepts; the limits are positive; `security` is a server's.
     nonisolated(nonsending) public func run(
         security: Connection.Security? = nil, limit: Int = .max, limitPerPeer: Int = .max,
-        failures: @escaping @Sendable (Connection, any Error) -> Void = { _, _ in },
+        connectionErrors: @escaping @Sendable (Connection, any Error) -> Void = { _, _ in },
         _ body: @escaping @Sendable (Connection) async throws -> Void
     ) async throws {
         require(limit > 0 && limitPerPeer > 0, "Connections.run needs a limit of at least one connection.")
@@ -80,7 +81,7 @@ extension Listener.Connections {
         try await withTaskExecutorPreference(executor) {
             try await withThrowingDiscardingTaskGroup { group in
                 for try await connection in self {
-                    start(connection, places, security, in: &group, failures, body)
+                    start(connection, places, security, in: &group, connectionErrors, body)
                     await places.waitForRoom()
                 }
             }
@@ -93,23 +94,25 @@ extension Listener.Connections {
     private func start(
         _ connection: Connection, _ places: ConnectionPlaces, _ security: Connection.Security?,
         in group: inout ThrowingDiscardingTaskGroup<any Error>,
-        _ failures: @escaping @Sendable (Connection, any Error) -> Void,
+        _ connectionErrors: @escaping @Sendable (Connection, any Error) -> Void,
         _ body: @escaping @Sendable (Connection) async throws -> Void
     ) {
         guard let place = places.take(for: connection) else {
             let peer = connection.peerAddress.map { "\($0)" } ?? connection.socket.subject
-            return failures(connection, IOError(.accept, peer, Errno(rawValue: EUSERS)))
+            return connectionErrors(connection, IOError(.accept, peer, Errno(rawValue: EUSERS)))
         }
         guard connection.protect(by: security) else { return connection.close() }
-        group.addTask {
-            await serve(connection, failures, body)
+        active.add(1, ordering: .relaxed)
+        group.addTask { [self] in
+            await serve(connection, connectionErrors, body)
+            active.subtract(1, ordering: .relaxed)
             withExtendedLifetime(place) {}
         }
     }
 }
 
 private nonisolated func serve(
-    _ connection: Connection, _ failures: @Sendable (Connection, any Error) -> Void,
+    _ connection: Connection, _ connectionErrors: @Sendable (Connection, any Error) -> Void,
     _ body: @Sendable (Connection) async throws -> Void
 ) async {
     defer { connection.close() }
@@ -121,7 +124,7 @@ private nonisolated func serve(
         if LoopDiagnostics.isReporting {
             LoopDiagnostics.report(.failedConnection, "The task of a \(connection) has failed: \(error).")
         }
-        failures(connection, error)
+        connectionErrors(connection, error)
     }
 }
 

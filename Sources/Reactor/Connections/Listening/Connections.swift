@@ -1,10 +1,11 @@
+import Synchronization
 public import SystemPackage
 
 extension RunLoop {
     /// Listens at `address`, and accepts a connection each time that one is awaited.
     ///
     /// ```swift
-    /// let connections = try RunLoop.main.connections(at: .ipv6Any(port: 7), faults: { print($0) })
+    /// let connections = try RunLoop.main.connections(at: .ipv6Any(port: 7), acceptErrors: { print($0) })
     /// try await connections.run { connection in
     ///     for try await chunk in connection.chunks() { try await connection.write(chunk) }
     /// }
@@ -13,35 +14,35 @@ extension RunLoop {
     /// From any thread.
     ///
     /// - Parameters:
-    ///   - address: As in ``Listener/init(_:options:security:handler:faults:)``.
+    ///   - address: As in ``Listener/init(_:options:security:handler:acceptErrors:)``.
     ///   - options: Options to set before listening.
     ///   - modes: Where the loop waits for connections: the common modes unless others are named.
-    ///   - faults: Called with the reason when accepting backs off, at most once a second, in the task that accepts and on its
+    ///   - acceptErrors: Called with the reason when accepting backs off, at most once a second, in the task that accepts and on its
     ///     thread.
     /// - Returns: The connections.
-    /// - Throws: As ``Listener/init(_:options:security:handler:faults:)``.
+    /// - Throws: As ``Listener/init(_:options:security:handler:acceptErrors:)``.
     public func connections(
         at address: SocketAddress, options: Listener.Options = Listener.Options(),
-        inModes modes: [Mode] = [.common], faults: @escaping @Sendable (IOError) -> Void = { _ in }
+        inModes modes: [Mode] = [.common], acceptErrors: @escaping @Sendable (IOError) -> Void = { _ in }
     ) throws(IOError) -> Listener.Connections {
-        Listener.Connections(try Acceptor(address, options), self, modes, faults)
+        Listener.Connections(try Acceptor(address, options), self, modes, acceptErrors)
     }
 
     /// Takes ownership of a socket that listens already, as
-    /// ``Listener/init(descriptor:connectionOptions:security:handler:faults:)`` does, and accepts a connection each time that
+    /// ``Listener/init(descriptor:connectionOptions:security:handler:acceptErrors:)`` does, and accepts a connection each time that
     /// one is awaited.
     ///
     /// - Parameters:
     ///   - descriptor: The socket, which is closed even if this fails.
     ///   - options: The options of accepted connections, which are set for each.
     ///   - modes: Where the loop waits for connections: the common modes unless others are named.
-    ///   - faults: As in ``connections(at:options:inModes:faults:)``.
-    /// - Throws: As ``Listener/init(descriptor:connectionOptions:security:handler:faults:)``.
+    ///   - acceptErrors: As in ``connections(at:options:inModes:acceptErrors:)``.
+    /// - Throws: As ``Listener/init(descriptor:connectionOptions:security:handler:acceptErrors:)``.
     public func connections(
         descriptor: FileDescriptor, connectionOptions options: Connection.Options = Connection.Options(),
-        inModes modes: [Mode] = [.common], faults: @escaping @Sendable (IOError) -> Void = { _ in }
+        inModes modes: [Mode] = [.common], acceptErrors: @escaping @Sendable (IOError) -> Void = { _ in }
     ) throws(IOError) -> Listener.Connections {
-        Listener.Connections(try Acceptor(descriptor, options), self, modes, faults)
+        Listener.Connections(try Acceptor(descriptor, options), self, modes, acceptErrors)
     }
 }
 
@@ -60,13 +61,15 @@ extension Listener {
         public typealias Element = Connection
         private let acceptor: Acceptor
         let arrivals: EventSubscription
-        private let faults: @Sendable (IOError) -> Void
+        private let acceptErrors: @Sendable (IOError) -> Void
+        /// How many connections ``run(security:limit:limitPerPeer:connectionErrors:_:)`` serves.
+        let active = Atomic(0)
 
         fileprivate init(
             _ acceptor: Acceptor, _ loop: RunLoop, _ modes: [RunLoop.Mode],
-            _ faults: @escaping @Sendable (IOError) -> Void
+            _ acceptErrors: @escaping @Sendable (IOError) -> Void
         ) {
-            (self.acceptor, self.faults) = (acceptor, faults)
+            (self.acceptor, self.acceptErrors) = (acceptor, acceptErrors)
             arrivals = EventSubscription(
                 on: loop, inModes: modes, watching: FileDescriptor(rawValue: acceptor.number), for: .readable,
                 endsOnFailure: false, ended: { acceptor.close() })
@@ -83,6 +86,10 @@ extension Listener {
         /// The listening socket, to set an option, or to pass it on, as to a new version of the program
         /// (``ChildProcess/Configuration/sockets``, ``removesFile``). It belongs to this object: nil once that has closed it.
         public var descriptor: FileDescriptor? { acceptor.descriptor }
+
+        /// How many connections ``run(security:limit:limitPerPeer:connectionErrors:_:)`` serves now: those whose tasks have not
+        /// ended. Any thread.
+        public var activeCount: Int { active.load(ordering: .relaxed) }
 
         /// Whether the file of a Unix-domain path is removed; as ``Listener/removesFile``. Any thread.
         public var removesFile: Bool {
@@ -137,7 +144,7 @@ extension Listener {
                     if fault.isReported {
                         let error = IOError(.accept, "\(localAddress)", fault.error)
                         LoopDiagnostics.report(listenerFault: "\(error)")
-                        faults(error)
+                        acceptErrors(error)
                     }
                     try await arrivals.pause(until: arrivals.loop.now + fault.delay, deadline: deadline)
                 case .over: close()

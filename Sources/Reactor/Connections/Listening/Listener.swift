@@ -5,7 +5,7 @@ public import SystemPackage
 /// ```swift
 /// let listener = try Listener(.ipv6Any(port: 7)) { _, connection in
 ///     connection.open(delegate: Echo())
-/// } faults: { _, error in
+/// } acceptErrors: { _, error in
 ///     print(error)  // accept at [::]:7: Too many open files
 /// }
 /// try RunLoop.current.add(listener, forMode: .common)
@@ -27,24 +27,19 @@ public import SystemPackage
 /// leave the last four descriptors to the rest of the process; if the descriptor limit (`RLIMIT_NOFILE`) is lowered while the
 /// process runs, up to 32 connections may take them first.
 ///
-/// In a task, use ``RunLoop/connections(at:options:inModes:faults:)``. To serve one port on several threads, create a listener
+/// In a task, use ``RunLoop/connections(at:options:inModes:acceptErrors:)``. To serve one port on several threads, create a listener
 /// for each with ``Options/reusesPort``.
 ///
 /// See socket(7), accept4(2), tcp(7) and unix(7).
 public final class Listener: EventSource {
-    /// Receives a connection, which nothing has opened yet. Releasing it closes it.
-    public typealias Handler = (Listener, Connection) -> Void
-
-    /// Receives the reason for a back-off.
-    public typealias FaultHandler = (Listener, IOError) -> Void
-
     /// The limit of connections that one pass accepts: about half a millisecond's work if streams are opened for each.
     package static let connectionsPerPass = 32
 
     private let acceptor: Acceptor
     /// Protects a connection, if the listener has a security. Returns false for one that is closed or has failed.
     private let protect: ((Connection) -> Bool)?
-    private var handlers: (connection: Handler, fault: FaultHandler?)?
+    private var handlers:
+        (connection: (Listener, Connection) -> Void, acceptError: ((Listener, IOError) -> Void)?)?
     /// The reason for the last back-off.
     private var backoffReason: IOError?
     /// Whether the listener closes once its backlog is empty.
@@ -58,16 +53,17 @@ public final class Listener: EventSource {
     ///   - options: Options to set before listening.
     ///   - security: What protects the bytes, such as ReactorTLS's `.tls(.server(identity))`; nil for plain text. Opening a
     ///     connection makes the handshake.
-    ///   - handler: Called for each connection.
-    ///   - faults: Called with the reason when the listener backs off, at most once a second; nil to back off silently.
+    ///   - handler: Called for each connection, which nothing has opened yet. Releasing it closes it.
+    ///   - acceptErrors: Called with the reason when the listener backs off, at most once a second; nil to back off silently.
     /// - Throws: ``IOError`` with an error of socket(2), setsockopt(2), bind(2) or listen(2): `Errno.addressInUse` if a server
     ///   listens there or the path is not a socket's, `Errno.addressNotAvailable`, `Errno.permissionDenied`, …
     /// - Precondition: `security` is a server's.
     public convenience init(
         _ address: SocketAddress, options: Options = Options(), security: Connection.Security? = nil,
-        handler: @escaping Handler, faults: FaultHandler? = nil
+        handler: @escaping (Listener, Connection) -> Void,
+        acceptErrors: ((Listener, IOError) -> Void)? = nil
     ) throws(IOError) {
-        self.init(try Acceptor(address, options), security, handler, faults)
+        self.init(try Acceptor(address, options), security, handler, acceptErrors)
     }
 
     /// Takes ownership of a socket that listens already, such as one inherited by socket activation (sd_listen_fds(3)).
@@ -76,27 +72,29 @@ public final class Listener: EventSource {
     ///   - descriptor: The socket, which is closed even if this fails. It becomes non-blocking. Its options stay as
     ///     they are, and so does the file of a Unix-domain path.
     ///   - options: The options of accepted connections, which are set for each.
-    ///   - security: As in ``init(_:options:security:handler:faults:)``.
-    ///   - handler: Called for each connection.
-    ///   - faults: Called with the reason when the listener backs off, at most once a second; nil to back off silently.
+    ///   - security: As in ``init(_:options:security:handler:acceptErrors:)``.
+    ///   - handler: Called for each connection, which nothing has opened yet. Releasing it closes it.
+    ///   - acceptErrors: Called with the reason when the listener backs off, at most once a second; nil to back off silently.
     /// - Throws: ``IOError`` with `Errno.notSocket`, `Errno.badFileDescriptor`, or `Errno.invalidArgument` for a socket that
     ///   does not listen.
     /// - Precondition: `security` is a server's.
     public convenience init(
         descriptor: FileDescriptor, connectionOptions options: Connection.Options = Connection.Options(),
-        security: Connection.Security? = nil, handler: @escaping Handler, faults: FaultHandler? = nil
+        security: Connection.Security? = nil, handler: @escaping (Listener, Connection) -> Void,
+        acceptErrors: ((Listener, IOError) -> Void)? = nil
     ) throws(IOError) {
-        self.init(try Acceptor(descriptor, options), security, handler, faults)
+        self.init(try Acceptor(descriptor, options), security, handler, acceptErrors)
     }
 
     private init(
-        _ acceptor: Acceptor, _ security: Connection.Security?, _ handler: @escaping Handler,
-        _ faults: FaultHandler?
+        _ acceptor: Acceptor, _ security: Connection.Security?,
+        _ handler: @escaping (Listener, Connection) -> Void,
+        _ acceptErrors: ((Listener, IOError) -> Void)?
     ) {
         security?.requireServer("Listener")
         self.acceptor = acceptor
         protect = security.map { security in { $0.protect(by: security) } }
-        handlers = (handler, faults)
+        handlers = (handler, acceptErrors)
         super.init(acceptor.number, for: .readable)
     }
 
@@ -123,7 +121,7 @@ public final class Listener: EventSource {
 
     /// Why the listener backs off; nil while it accepts. `Errno.tooManyOpenFiles`, `Errno.tooManyOpenFilesInSystem`,
     /// `Errno.noMemory`, …
-    public var fault: IOError? {
+    public var acceptError: IOError? {
         requireLoopThread()
         return isPaused ? backoffReason : nil
     }
@@ -163,7 +161,7 @@ public final class Listener: EventSource {
     override var summary: String { "\(noun)\(isValid ? "" : " (closed)")" }
 
     override var silence: String {
-        fault.map { "it tries again after a pause, because of \($0)" } ?? "no client is connecting"
+        acceptError.map { "it tries again after a pause, because of \($0)" } ?? "no client is connecting"
     }
 
     override func serve(_ readiness: Readiness) -> Bool {
@@ -192,7 +190,7 @@ public final class Listener: EventSource {
         pause(for: fault.delay)
         if fault.isReported {
             LoopDiagnostics.report(listenerFault: "\(error)")
-            handlers?.fault?(self, error)
+            handlers?.acceptError?(self, error)
         }
         // Nothing would make it try again.
         if isDraining, loop == nil { close() }
