@@ -3,8 +3,9 @@ import Reactor
 // Sends the lines that are appended to the log to every client.
 var clients: Set<Connection> = []
 
+let connections = try RunLoop.main.connections(at: .ipv6Any(port: 7020))
 Task {
-    try await Listener.run(at: .ipv6Any(port: 7020)) { @MainActor client in
+    try await connections.run { @MainActor client in
         clients.insert(client)
         defer { clients.remove(client) }
         for try await _ in client.chunks() {}  // until the client has disconnected

@@ -5,8 +5,9 @@ import Reactor
 var clients: Set<Connection> = []
 let queue = DispatchQueue(label: "count")
 
+let connections = try RunLoop.main.connections(at: .ipv6Any(port: 7020))
 Task {
-    try await Listener.run(at: .ipv6Any(port: 7020)) { @MainActor client in
+    try await connections.run { @MainActor client in
         clients.insert(client)
         defer { clients.remove(client) }
         let reader = LineReader(InputStream(path: "ticks.log"), text: .repair, into: 0, on: queue) {
