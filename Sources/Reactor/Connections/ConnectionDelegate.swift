@@ -2,6 +2,10 @@ import Synchronization
 
 /// Receives the events of connections, on the thread of a run loop.
 ///
+/// The peer's end closes nothing: the delegate ends its own direction with ``Connection/sendEnd()``, as below, or calls
+/// ``Connection/close()``. A delegate that ignores ``Connection/Event/endEncountered`` keeps its connection, with its
+/// descriptor: the ``ConnectionOptions/idleTimeout`` does not count after the peer's end, unless bytes wait for the peer.
+///
 /// ```swift
 /// final class Echo: ConnectionDelegate {
 ///     func connection(_ connection: Connection, handle event: Connection.Event) {
@@ -33,7 +37,7 @@ extension Connection {
         case hasBytesAvailable
         /// There is room to send. Delivered again only after a write.
         case hasSpaceAvailable
-        /// The peer has ended its direction. Sending continues.
+        /// The peer has ended its direction. Sending continues, and the connection stays open until the delegate ends it too.
         case endEncountered
         /// The connection has failed, and is closed when the delegate returns. The last event.
         case errorOccurred(any Error)

@@ -16,7 +16,8 @@ public struct ConnectionOptions: Sendable, Hashable {
     /// It waits while bytes have to be sent that the peer does not accept, and while a task waits for bytes. The time that
     /// a server takes for a request before it reads again does not count, and the next read has the whole time. A
     /// connection with a delegate waits as long as the delegate has received all that came and the peer has not ended its
-    /// direction: set ``Connection/idleTimeout`` to nil while a delegate works on a request.
+    /// direction: set ``Connection/idleTimeout`` to nil while a delegate works on a request. After the peer's end it waits
+    /// only while bytes have to be sent.
     public var idleTimeout: Duration? { didSet { Self.check(idleTimeout) } }
     /// How long the peer may accept none of the bytes that wait for it before the connection fails with `Errno.timedOut`.
     /// Nil, the default, for no limit. Set ``Connection/writeTimeout`` to change it later.
