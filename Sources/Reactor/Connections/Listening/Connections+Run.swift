@@ -5,6 +5,8 @@ import SystemPackage
 extension Listener {
     /// Serves each connection to `address` in a child task, until the calling task is cancelled.
     ///
+    /// `body` does not inherit the caller's isolation, as ``Connections/run(security:limit:limitPerPeer:failures:_:)`` says.
+    ///
     /// ```swift
     /// try await Listener.run(at: .ipv6Any(port: 7007)) { connection in
     ///     for try await chunk in connection.chunks() { try await connection.write(chunk) }
@@ -53,6 +55,10 @@ extension Listener.Connections {
     /// connection and nothing else. If the calling task is cancelled, no further connection is accepted, the child tasks are
     /// cancelled, and this returns when they have. When the task's ``GracefulShutdown`` begins, the connections are drained. A
     /// connection that fails before it is open, as in a handshake, does not reach `body`.
+    ///
+    /// `body` does not inherit the caller's isolation: the child tasks prefer the loop of these connections, and a closure that
+    /// inherits would move every connection to the caller's actor, such as the main actor. Where that is wanted, isolate it:
+    /// `{ @MainActor connection in … }`.
     ///
     /// - Parameters:
     ///   - security: What protects the bytes, such as ReactorTLS's `.tls(.server(identity))`; nil for plain text. The task
