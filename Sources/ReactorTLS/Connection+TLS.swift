@@ -20,8 +20,9 @@ extension Connection.Security {
     /// try await Listener.run(at: .ipv6Any(port: 443), security: security) { try await serve($0) }
     /// ```
     ///
-    /// - Parameter settings: Called now, and at each handshake, then on a thread of the library's. Return settings that are
-    ///   stored; load certificates elsewhere. What it throws then fails the connection.
+    /// - Parameter settings: Called now, and at each handshake, then on the one thread of the library that makes all handshakes
+    ///   of the process. Return settings that are stored; load certificates elsewhere. What it throws then fails the
+    ///   connection.
     /// - Throws: What `settings` throws now; ``TLSError`` if they cannot be used now.
     public static func tls(
         forEachHandshake settings: @escaping @Sendable () throws -> TLSSettings

@@ -149,8 +149,8 @@ public final class TLSPeerVerifier: Hashable, Sendable {
 
     let accepts: @Sendable (Evidence) -> Bool
 
-    /// - Parameter accepts: Whether to accept the peer. Called during the handshake, on the library's
-    ///   thread, which must not be blocked.
+    /// - Parameter accepts: Whether to accept the peer. Called during the handshake, on the one thread of the library that
+    ///   makes all handshakes of the process: what takes long here delays them all.
     public init(_ accepts: @escaping @Sendable (Evidence) -> Bool) { self.accepts = accepts }
 
     /// Whether both are the same object.

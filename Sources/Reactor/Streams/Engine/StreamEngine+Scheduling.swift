@@ -314,7 +314,8 @@ extension RunLoop.Core {
 }
 
 extension ResidentThread {
-    /// The thread that connects sockets, runs their timeouts and closes them gracefully, whichever loop their
-    /// streams are on; it also waits for streams whose events go to a queue. It runs no code of the client's.
+    /// The thread that connects sockets, makes their TLS handshakes, runs their timeouts, sends what the kernel had no room
+    /// for and closes them gracefully, whichever loop their streams are on; it also waits for streams whose events go to a
+    /// queue. Of the client's code it runs only what a handshake calls.
     package static let streams = ResidentThread(name: "reactor.streams")
 }
