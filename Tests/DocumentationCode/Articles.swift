@@ -292,10 +292,71 @@ private func writeLog() throws {
     try log.send("listening\n")
 }
 
-@MainActor private func drain(_ listener: Listener, when shutdown: GracefulShutdown) {
-    Task { @MainActor in
+@MainActor final class Server {
+    private var connections: Set<Connection> = []
+    private var listener: Listener!
+    private let (ends, continuation) = AsyncStream<Void>.makeStream()
+
+    init(at address: SocketAddress) throws {
+        listener = try Listener(address) { [self] _, connection in
+            connections.insert(connection)
+            connection.open(delegate: Session(of: self))
+        }
+        try RunLoop.main.add(listener, forMode: .common)
+    }
+
+    /// Called by a session that has closed its connection, or whose connection has failed.
+    func sessionEnded(_ connection: Connection) {
+        connections.remove(connection)
+        continuation.yield()
+    }
+
+    func run(until shutdown: GracefulShutdown) async throws {
         try await shutdown.waitUntilBegun()
         listener.drain()
+        var ends = ends.makeAsyncIterator()
+        while !connections.isEmpty, await ends.next() != nil {}  // nil when the grace is over
+        for connection in connections { connection.close() }
+    }
+}
+
+@MainActor final class Session: @MainActor ConnectionDelegate {
+    private let server: Server
+
+    init(of server: Server) { self.server = server }
+
+    func connection(_ connection: Connection, handle event: Connection.Event) {
+        switch event {
+        case .hasBytesAvailable: _ = connection.receive()
+        case .endEncountered:
+            connection.close()
+            server.sessionEnded(connection)
+        case .errorOccurred: server.sessionEnded(connection)
+        default: break
+        }
+    }
+}
+
+@MainActor private func serveWithDelegates() async throws {
+    let server = try Server(at: .ipv6Any(port: 7007))
+    try await RunLoop.main.withGracefulShutdown { shutdown in try await server.run(until: shutdown) }
+}
+
+private func serveTheInternet() async throws {
+    let options = Listener.Options(
+        connection: .init(
+            connectTimeout: .seconds(10), idleTimeout: .seconds(60), writeTimeout: .seconds(30),
+            sendBufferSize: 65_536, receiveBufferSize: 65_536))
+    try await RunLoop.main.withGracefulShutdown(grace: .seconds(5)) { shutdown in
+        try await Listener.run(
+            at: .ipv6Any(port: 7007), options: options, limit: 10_000, limitPerPeer: 100,
+            faults: { print($0) }, failures: { print($0, $1) }
+        ) { connection in
+            let framer = Framer.delimiter(limit: 16_384)
+            for try await request in connection.messages(framer, timeout: .seconds(60), shutdown: shutdown) {
+                try await connection.write(await answer(request), timeout: .seconds(30))
+            }
+        }
     }
 }
 
