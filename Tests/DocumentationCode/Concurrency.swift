@@ -1,3 +1,4 @@
+import Dispatch
 import Reactor
 
 // The code of the article on Swift Concurrency that is in no snippet.
@@ -71,4 +72,24 @@ private func endServer(
     let server = Task(executorPreference: thread.executor) { try await serve(connections) }
     await thread.stop()
     try await server.value
+}
+
+private func readRecord(_ key: [UInt8]) throws -> [UInt8] { key }
+private func compress(_ record: [UInt8]) -> [UInt8] { record }
+
+private func serveRecords() async throws {
+    try await Listener.run(at: .ipv6Any(port: 7007)) { connection in
+        for try await key in connection.messages(.delimiter()) {
+            let record = try await onQueue { try readRecord(key) }
+            let reply = await withTaskExecutorPreference(globalConcurrentExecutor) { compress(record) }
+            try await connection.write(reply)
+        }
+    }
+}
+
+/// Calls `body`, which may block, on a Dispatch queue.
+func onQueue<Value: Sendable>(_ body: @escaping @Sendable () throws -> Value) async throws -> Value {
+    try await withCheckedThrowingContinuation { continuation in
+        DispatchQueue.global().async { continuation.resume(with: Result { try body() }) }
+    }
 }
