@@ -295,7 +295,8 @@ private func writeLog() throws {
 @MainActor final class Server {
     private var connections: Set<Connection> = []
     private var listener: Listener!
-    private let (ends, continuation) = AsyncStream<Void>.makeStream()
+    private let (ends, continuation) = AsyncStream.makeStream(
+        of: Void.self, bufferingPolicy: .bufferingNewest(1))
 
     init(at address: SocketAddress) throws {
         listener = try Listener(address) { [self] _, connection in
