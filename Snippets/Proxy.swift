@@ -15,7 +15,7 @@ guard CommandLine.arguments.count == 3, let port = UInt16(CommandLine.arguments[
 }
 let host = CommandLine.arguments[1]
 let options = Connection.Options(connectTimeout: .seconds(10))
-try await Listener.run(at: .ipv6Any(port: 7008), limit: 1000, failures: report) { client in
+try await Listener.run(at: .ipv6Any(port: 7008), limit: 1000, connectionErrors: report) { client in
     let server = try await Connection.connect(toHost: host, port: port, options: options)
     defer { server.close() }
     // This group cancels the other direction when one fails.

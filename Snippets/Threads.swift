@@ -7,7 +7,7 @@ try await RunLoop.main.withGracefulShutdown(grace: .seconds(5)) { _ in
         var address = SocketAddress.ipv6Any(port: 0)
         for thread in threads {
             let connections = try thread.runLoop.connections(
-                at: address, options: .init(reusesPort: true), faults: { print($0) })
+                at: address, options: .init(reusesPort: true), acceptErrors: { print($0) })
             address = connections.localAddress  // the port that the kernel has chosen is the next one's too
             group.addTask {
                 try await connections.run(limit: 500) { connection in
@@ -18,4 +18,4 @@ try await RunLoop.main.withGracefulShutdown(grace: .seconds(5)) { _ in
         print("listening on \(address)")
     }
 }
-for thread in threads { await thread.shutDown() }
+for thread in threads { await thread.stop() }

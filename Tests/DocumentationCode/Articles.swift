@@ -351,7 +351,7 @@ private func serveTheInternet() async throws {
     try await RunLoop.main.withGracefulShutdown(grace: .seconds(5)) { shutdown in
         try await Listener.run(
             at: .ipv6Any(port: 7007), options: options, limit: 10_000, limitPerPeer: 100,
-            faults: { print($0) }, failures: { print($0, $1) }
+            acceptErrors: { print($0) }, connectionErrors: { print($0, $1) }
         ) { connection in
             let framer = Framer.delimiter(limit: 16_384)
             for try await request in connection.messages(framer, timeout: .seconds(60), shutdown: shutdown) {

@@ -5,7 +5,7 @@ import SystemPackage
 extension Listener {
     /// Serves each connection to `address` in a child task, until the calling task is cancelled.
     ///
-    /// `body` does not inherit the caller's isolation, as ``Connections/run(security:limit:limitPerPeer:failures:_:)`` says.
+    /// `body` does not inherit the caller's isolation, as ``Connections/run(security:limit:limitPerPeer:connectionErrors:_:)`` says.
     ///
     /// ```swift
     /// try await Listener.run(at: .ipv6Any(port: 7007)) { connection in
