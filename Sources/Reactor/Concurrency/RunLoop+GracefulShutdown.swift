@@ -12,8 +12,8 @@ extension RunLoop {
     /// ```
     ///
     /// When the shutdown begins, each ``Listener/Connections/run(security:limit:limitPerPeer:connectionErrors:_:)`` and
-    /// ``Listener/run(at:options:security:limit:limitPerPeer:on:acceptErrors:connectionErrors:_:)`` of the body drains: it accepts no
-    /// connections but those in the backlog, and returns when they all have been served. Other code asks the
+    /// ``Listener/run(at:options:security:limit:limitPerPeer:on:acceptErrors:connectionErrors:_:)`` of the body drains: it
+    /// accepts no connections but those in the backlog, and returns when they all have been served. Other code asks the
     /// ``GracefulShutdown`` that the body gets, or ``GracefulShutdown/current``. After the grace the body's task is cancelled,
     /// and with it its child tasks. Connections that end so are closed, which sends what was written. Listeners and connections
     /// with delegates are the body's: it drains them, waits for their end, and closes the rest when it is cancelled.

@@ -20,8 +20,9 @@ extension InputStream {
     ///   - queue: The queue that calls the processor.
     ///   - limits: The maximum number of bytes in flight.
     /// - Returns: The processor's output, after the last byte or ``StopProcessing``.
-    /// - Throws: The error of the stream or of the processor; `CancellationError`; ``IOError`` with `Errno.canceled` if the loop's thread ends before the hand-off, or has ended; with an
-    ///   error of pthread_create(3) if the library's own thread, which serves a task elsewhere, cannot be created.
+    /// - Throws: The error of the stream or of the processor; `CancellationError`; ``IOError`` with `Errno.canceled` if the
+    ///   loop's thread ends before the hand-off, or has ended; with an error of pthread_create(3) if the library's own thread,
+    ///   which serves a task elsewhere, cannot be created.
     /// - Precondition: No task reads the stream.
     nonisolated(nonsending) public func handOff<Processor: ChunkProcessor>(
         to processor: sending Processor, on queue: DispatchQueue, limits: HandoffLimits = HandoffLimits()

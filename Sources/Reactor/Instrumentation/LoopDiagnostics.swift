@@ -47,8 +47,8 @@ public enum LoopDiagnostics {
         case unservedItems
         /// A loop's thread ended before its tasks. A library thread runs their remaining jobs.
         case lateJob
-        /// The task that served a connection of ``Listener/Connections/run(security:limit:limitPerPeer:connectionErrors:_:)`` has
-        /// thrown an error.
+        /// The task that served a connection of ``Listener/Connections/run(security:limit:limitPerPeer:connectionErrors:_:)``
+        /// has thrown an error.
         case failedConnection
         /// A listener cannot accept connections for now, for example because the process has no more descriptors.
         case listenerFault

@@ -63,8 +63,8 @@ public enum ServiceManager {
     /// The sockets that the manager has passed to this process, in its order. Their descriptors belong to the caller.
     ///
     /// They are returned once, by the first call, which sets close-on-exec. A `Listener` or
-    /// ``RunLoop/connections(descriptor:connectionOptions:inModes:acceptErrors:)`` serves a listening socket, a ``DatagramSocket``
-    /// one of datagrams.
+    /// ``RunLoop/connections(descriptor:connectionOptions:inModes:acceptErrors:)`` serves a listening socket, a
+    /// ``DatagramSocket`` one of datagrams.
     ///
     /// - Throws: ``IOError`` with `Errno.invalidArgument` for an environment that is no manager's, with an error of fcntl(2)
     ///   for a number that is no descriptor's.

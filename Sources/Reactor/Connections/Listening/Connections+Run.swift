@@ -5,7 +5,8 @@ import SystemPackage
 extension Listener {
     /// Serves each connection to `address` in a child task, until the calling task is cancelled.
     ///
-    /// `body` does not inherit the caller's isolation, as ``Connections/run(security:limit:limitPerPeer:connectionErrors:_:)`` says.
+    /// `body` does not inherit the caller's isolation, as ``Connections/run(security:limit:limitPerPeer:connectionErrors:_:)``
+    /// says.
     ///
     /// ```swift
     /// try await Listener.run(at: .ipv6Any(port: 7007)) { connection in
@@ -67,10 +68,9 @@ extension Listener.Connections {
     ///     its task has ended and its descriptor is closed, which may be later: see ``ConnectionOptions/closeTimeout``.
     ///   - limitPerPeer: How many of them may come from one IPv4 address, also mapped into IPv6, or from one IPv6 network of
     ///     64 bits. Further ones are reset.
-    ///   - connectionErrors: Called with a connection that has failed before it was open, whose `body` has thrown, or whose peer has
-    ///     too many, and the error: in the last case ``IOError`` with `Errno(rawValue: EUSERS)`. Not with a
-    ///     `CancellationError`. In debug mode (``LoopDiagnostics``) an error of the first two kinds is also
-    ///     reported.
+    ///   - connectionErrors: Called with a connection that has failed before it was open, whose `body` has thrown, or whose
+    ///     peer has too many, and the error: in the last case ``IOError`` with `Errno(rawValue: EUSERS)`. Not with a
+    ///     `CancellationError`. In debug mode (``LoopDiagnostics``) an error of the first two kinds is also reported.
     ///   - body: Serves a connection, which is open.
     /// - Throws: ``IOError`` if the socket fails; `CancellationError`.
     /// - Precondition: No other task accepts; the limits are positive; `security` is a server's.

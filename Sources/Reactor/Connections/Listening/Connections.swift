@@ -17,8 +17,8 @@ extension RunLoop {
     ///   - address: As in ``Listener/init(_:options:security:handler:acceptErrors:)``.
     ///   - options: Options to set before listening.
     ///   - modes: Where the loop waits for connections: the common modes unless others are named.
-    ///   - acceptErrors: Called with the reason when accepting backs off, at most once a second, in the task that accepts and on its
-    ///     thread.
+    ///   - acceptErrors: Called with the reason when accepting backs off, at most once a second, in the task that accepts and
+    ///     on its thread.
     /// - Returns: The connections.
     /// - Throws: As ``Listener/init(_:options:security:handler:acceptErrors:)``.
     public func connections(
@@ -29,8 +29,8 @@ extension RunLoop {
     }
 
     /// Takes ownership of a socket that listens already, as
-    /// ``Listener/init(descriptor:connectionOptions:security:handler:acceptErrors:)`` does, and accepts a connection each time that
-    /// one is awaited.
+    /// ``Listener/init(descriptor:connectionOptions:security:handler:acceptErrors:)`` does, and accepts a connection each time
+    /// that one is awaited.
     ///
     /// - Parameters:
     ///   - descriptor: The socket, which is closed even if this fails.

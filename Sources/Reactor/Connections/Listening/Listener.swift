@@ -27,8 +27,8 @@ public import SystemPackage
 /// leave the last four descriptors to the rest of the process; if the descriptor limit (`RLIMIT_NOFILE`) is lowered while the
 /// process runs, up to 32 connections may take them first.
 ///
-/// In a task, use ``RunLoop/connections(at:options:inModes:acceptErrors:)``. To serve one port on several threads, create a listener
-/// for each with ``Options/reusesPort``.
+/// In a task, use ``RunLoop/connections(at:options:inModes:acceptErrors:)``. To serve one port on several threads, create a
+/// listener for each with ``Options/reusesPort``.
 ///
 /// See socket(7), accept4(2), tcp(7) and unix(7).
 public final class Listener: EventSource {
