@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "CReactorLinux.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +50,26 @@ void reactor_replace_clocks(void *clocks) { replaced_clocks = clocks; }
 bool reactor_is_main_thread(void) {
     if (is_main_thread == unknown) is_main_thread = syscall(SYS_gettid) == getpid() ? yes : no;
     return is_main_thread == yes;
+}
+
+pid_t reactor_thread_number(void) { return (pid_t)syscall(SYS_gettid); }
+
+// Not from the thread's stat and schedstat, which are shorter: some kernels have no counts there.
+int64_t reactor_sleep_count(pid_t thread) {
+    char text[4096];
+    snprintf(text, sizeof text, "/proc/self/task/%d/status", (int)thread);
+    int file = open(text, O_RDONLY | O_CLOEXEC);
+    // A thread that has ended since it was listed has run.
+    if (file < 0) return errno == ENOENT ? 0 : -1;
+    ssize_t length = read(file, text, sizeof text - 1);
+    close(file);
+    if (length <= 0) return length < 0 && errno == ESRCH ? 0 : -1;
+    text[length] = 0;
+    const char *state = strstr(text, "\nState:\t"), *counts = strstr(text, "\nvoluntary_ctxt_switches:");
+    long long voluntary, other;
+    if (!state || !counts || sscanf(counts, " %*s %lld %*s %lld", &voluntary, &other) != 2) return -1;
+    // D waits for a disk.
+    return state[8] == 'R' || state[8] == 'D' ? 0 : voluntary + other + 1;
 }
 
 // libdispatch's; its headers need the blocks of clang.

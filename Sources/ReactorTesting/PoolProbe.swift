@@ -1,17 +1,37 @@
-import Synchronization
+import Reactor
 
 /// Reports when the concurrency pool has run a chain of eight tasks, and so has had time for tasks that were queued before.
 final class PoolProbe: Sendable {
+    private static let latest = Mutex(Reference())
     /// As many as a task that is woken takes steps in the pool before it waits on its loop again, and some more.
-    private let left = Atomic(8)
+    private let left = Mutex(8)
 
-    init() { step() }
+    private struct Reference {
+        weak var probe: PoolProbe?
+    }
 
-    var hasPassed: Bool { left.load(ordering: .acquiring) <= 0 }
+    /// Begins, unless there is a probe already: each keeps threads busy whose rest another one is to find.
+    static func beginIfAlone() -> PoolProbe? {
+        latest.withLock { latest in
+            guard latest.probe == nil else { return nil }
+            let probe = PoolProbe()
+            latest.probe = probe
+            probe.step()
+            return probe
+        }
+    }
+
+    private init() {}
+
+    var hasPassed: Bool { left.withLock { $0 <= 0 } }
 
     private func step() {
         Task.detached { [self] in
-            if left.subtract(1, ordering: .acquiringAndReleasing).newValue > 0 { step() }
+            let isLast = left.withLock { left in
+                left -= 1
+                return left <= 0
+            }
+            if !isLast { step() }
         }
     }
 }

@@ -19,6 +19,9 @@ final class TestScope: Sendable {
         thread = TestThread(name: name)
     }
 
+    /// The kernel's number of the current test's thread; 0 for none.
+    static var currentThread: pid_t { current?.thread.number ?? 0 }
+
     private let hasTimedOut = Mutex(false)
 
     /// Whether the current test has exceeded its limit: what runs a loop again and again must end.

@@ -1,3 +1,4 @@
+import CReactorLinux
 import Glibc
 import Reactor
 
@@ -15,6 +16,8 @@ final class TestThread: TaskExecutor {
         /// The depth of the run in which the thread waits for a job, or the end; nil while it does not.
         var waitDepth: Int?
         var loop: RunLoop?
+        /// The kernel's number of the thread; 0 before it has started.
+        var number: pid_t = 0
 
         /// Not by a source: a run that is nested in the wait would serve it, and the wait would continue.
         func endWait() { if let waitDepth { loop?.requestEnd(at: waitDepth) } }
@@ -24,6 +27,9 @@ final class TestThread: TaskExecutor {
 
     /// The thread's loop, once the thread has started.
     var runLoop: RunLoop? { state.withLock { $0.loop } }
+
+    /// The kernel's number of the thread; 0 before it has started.
+    var number: pid_t { state.withLock { $0.number } }
 
     func enqueue(_ job: consuming ExecutorJob) {
         // The runtime does not retain an executor: the job may end the test, and its thread, before this returns.
@@ -59,8 +65,12 @@ final class TestThread: TaskExecutor {
         let loop = RunLoop.current
         let keeper = RunLoop.Source {}
         Leftovers.shared?.threadBegins(name)
-        defer { Leftovers.shared?.threadEnds(name) }
-        state.withLock { $0.loop = loop }
+        TaskThreads.testThreadBegins()
+        defer {
+            TaskThreads.testThreadEnds()
+            Leftovers.shared?.threadEnds(name)
+        }
+        state.withLock { ($0.loop, $0.number) = (loop, reactor_thread_number()) }
         while true {
             // A test may have its loop hosted, which is a run too.
             let depth = loop.depth + 1

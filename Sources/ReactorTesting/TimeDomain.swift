@@ -42,15 +42,22 @@ final class TimeDomain: TimeSource {
     /// Whether all loops but that of the calling thread wait.
     var othersWait: Bool { state.withLock { $0.loops.isWaiting(besides: loop) } }
 
-    /// How long peers and tasks have, in milliseconds of real time, to make the loop busy before the clock jumps.
-    private static let quietPeriod = 20
-    /// The limit while the concurrency pool is so busy that its tasks make no progress.
-    private static let longestQuietPeriod = 500
+    /// How long peers have, in microseconds of real time, to make the loop busy before the clock jumps.
+    static let quietPeriod = 20_000
+    /// The limit while the concurrency pool is so busy that tasks make no progress.
+    private static let longestQuietPeriod = 500_000
+    /// How far looks are apart: less than a step of a task takes at first, and rarely enough later.
+    private static let (shortestPause, longestPause) = (25, 1000)
 
     // MARK: The threads
 
     /// The task that has entered; nil for none.
     private let task = currentTask
+    private let taskThreads = TaskThreads(ofTestOn: TestScope.currentThread)
+    /// Whether the test is a task that the loop serves.
+    private let servesTask: Bool
+
+    private init(servesTask: Bool) { self.servesTask = servesTask }
 
     static func refuseNesting() -> Never {
         fatalError(
@@ -69,10 +76,12 @@ final class TimeDomain: TimeSource {
 
     /// Replaces the calling thread's time.
     ///
-    /// - Parameter seed: Determines the order of what is ready at once; nil for the kernel's order.
-    static func enter(seed: UInt64?) -> TimeDomain {
+    /// - Parameters:
+    ///   - seed: Determines the order of what is ready at once; nil for the kernel's order.
+    ///   - servesTask: Whether the test awaits while the loop runs.
+    static func enter(seed: UInt64?, servesTask: Bool) -> TimeDomain {
         guard currentTimeSource == nil else { refuseNesting() }
-        let domain = TimeDomain()
+        let domain = TimeDomain(servesTask: servesTask)
         domain.state.withLock { $0.seed = seed }
         domain.note([(try? mainQueueHandle()) ?? -1], areOwn: true)
         domain.enterThread()
@@ -197,7 +206,7 @@ final class TimeDomain: TimeSource {
         state.workChecks.removeAll { !$0() }
         if !state.workChecks.isEmpty {
             // No loop may be watching for the end of the work.
-            return run(until: min(date, clocks.now + Int64(Self.quietPeriod) * 1_000_000))
+            return run(until: min(date, clocks.now + Int64(Self.quietPeriod) * 1000))
         }
         if state.workCount > 0 { return run(until: date) }
         guard hasBeenQuiet else { return .becomeQuiet }
@@ -229,23 +238,24 @@ final class TimeDomain: TimeSource {
     /// Whether nothing is ready, and nothing becomes ready while peers and tasks have time for it.
     private func isQuiet() -> Bool {
         let loops = state.withLock { Array($0.loops.waiting.values) }
-        let period = loops.contains(where: hasPeers) ? Self.quietPeriod : 0
-        let pool = loops.contains { $0.loop.hasExecutors } ? PoolProbe() : nil
-        var milliseconds = 0
+        let hasPeers = loops.contains(where: hasPeers)
+        let hasTasks = servesTask || loops.contains { $0.loop.hasExecutors }
+        var tasks = hasTasks ? TaskWatch(taskThreads) : nil
+        var (waited, pause) = (0, Self.shortestPause)
         while true {
+            let isOver = (waited >= Self.quietPeriod || !hasPeers) && tasks?.isOver(after: waited) ?? true
+            // Afterwards: what a thread has made ready before it slept.
             if loops.contains(where: { $0.wait.isReady }) { return false }
-            let isOver = milliseconds >= period && pool?.hasPassed ?? true
-            if isOver || milliseconds >= Self.longestQuietPeriod { return true }
-            _ = poll(nil, 0, 1)
-            milliseconds += 1
+            if isOver || waited >= Self.longestQuietPeriod { return true }
+            usleep(UInt32(pause))
+            waited += pause
+            pause = min(2 * pause, Self.longestPause)
         }
     }
 
-    /// Whether a loop waits for something that other code may make ready: a descriptor, or a task, which may be in the
-    /// concurrency pool for a moment.
+    /// Whether a loop waits for a descriptor that other code may make ready.
     private func hasPeers(_ loop: DomainLoops.Waiting) -> Bool {
-        if loop.loop.hasExecutors { return true }
-        return state.withLock { state in
+        state.withLock { state in
             loop.wait.descriptors.contains {
                 !state.clockTimers.contains($0)
                     && (state.ownDescriptors[$0] == nil || state.ownDescriptors[$0] != fileNumber(of: $0))

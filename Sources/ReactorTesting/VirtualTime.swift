@@ -5,8 +5,7 @@ public import Reactor
 /// A virtual clock for a test: it advances when the test advances it, or when every loop waits.
 ///
 /// The clock stands still while code runs. When all loops with this time have nothing to serve and wait, it jumps to the
-/// first date that one of them waits for. Waiting for timers takes no real time. Waiting for real descriptors or for tasks
-/// does; see below.
+/// first date that one of them waits for. Waiting for timers takes no real time. Waiting for real descriptors does; see below.
 ///
 /// ```swift
 /// @Test func `a timer fires every thirty seconds`() {
@@ -35,9 +34,17 @@ public import Reactor
 ///
 /// Descriptors are real. The clock does not jump while one is ready, while another thread works for the loop (a hand-off, a
 /// file, a name to be resolved), or while a child process runs that the test has started: then it runs as
-/// the real one does. Before a jump, a loop that waits for a descriptor other than those of ``TestConnection``, or that runs
-/// tasks, gives the others 20 ms of real time, and tasks more than that while the concurrency pool is busy. A test whose other
-/// threads need longer holds the clock: ``hold()``.
+/// the real one does. Before a jump, a loop that waits for a descriptor other than those of ``TestConnection`` gives its peers
+/// 20 ms of real time.
+///
+/// A task may continue on any thread. While tasks wait, the clock jumps when no thread of the process runs, apart from those of
+/// other tests with ``RunLoopTrait``, and the concurrency pool has a free thread: then no task runs or is queued, also on a
+/// dispatch queue. That takes less than a millisecond, or 20 ms where the kernel does not report which threads run (`/proc`).
+/// Threads that keep running, such as those of other code, delay a jump by 200 ms at most, and a pool whose threads are all
+/// busy by half a second. The clock does not wait for a task that waits for real time (`Task.sleep`, `asyncAfter` of a queue)
+/// or is blocked in a system call.
+///
+/// A test whose peers need longer, or whose tasks wait in real time, holds the clock: ``hold()``.
 ///
 /// A blocking call, such as `OutputStream.flush(timeout:)`, lets the clock run in real time until it returns.
 ///
@@ -193,7 +200,7 @@ public func withVirtualTime<Result>(
     seed: UInt64? = nil, _ body: (VirtualTime) throws -> Result
 ) rethrows -> Result {
     if let other = TimeDomain.ofAnotherTask { return try body(VirtualTime(other)) }
-    let domain = TimeDomain.enter(seed: seed)
+    let domain = TimeDomain.enter(seed: seed, servesTask: false)
     defer { domain.leave() }
     return try body(VirtualTime(domain))
 }
@@ -218,7 +225,7 @@ nonisolated(nonsending) public func withVirtualTime<Result>(
         "withVirtualTime needs a task that stays on a loop's thread: add the trait .runLoop, or isolate the test to a loop's actor."
     )
     while let other = TimeDomain.ofAnotherTask { await other.untilEnd() }
-    let domain = TimeDomain.enter(seed: seed)
+    let domain = TimeDomain.enter(seed: seed, servesTask: true)
     defer { domain.leave() }
     return try await body(VirtualTime(domain))
 }

@@ -126,6 +126,11 @@ bool reactor_had_loop_before_fork(void);
 bool reactor_is_main_thread(void);
 /// Whether a worker of libdispatch's pool runs the calling code. Swift's tasks use these workers, too.
 bool reactor_is_on_pool_thread(void);
+/// The number of the calling thread.
+pid_t reactor_thread_number(void);
+/// How often a thread of the process has given up its processor while that thread sleeps; 0 while it runs or waits for a
+/// processor or a disk, and -1 if the kernel does not say.
+int64_t reactor_sleep_count(pid_t thread);
 int pthread_setname_np(pthread_t thread, const char *name);
 int pthread_getname_np(pthread_t thread, char *name, size_t size);
 
