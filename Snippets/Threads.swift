@@ -18,4 +18,4 @@ try await RunLoop.main.withGracefulShutdown(grace: .seconds(5)) { _ in
         print("listening on \(address)")
     }
 }
-for thread in threads { await thread.stop() }
+for thread in threads { await thread.shutDown() }

@@ -70,7 +70,7 @@ private func endServer(
     let thread = try RunLoopThread(name: "network")
     let connections = try thread.runLoop.connections(at: .ipv6Any(port: 7007), acceptErrors: { print($0) })
     let server = Task(executorPreference: thread.executor) { try await serve(connections) }
-    await thread.stop()
+    await thread.shutDown()
     try await server.value
 }
 

@@ -54,7 +54,7 @@ private final class Echo: ConnectionDelegate {
         client.close()
         connections.drain()
         try await server.value
-        await thread.stop()
+        await thread.shutDown()
     }
 
     @Test func `tasks of a client and of a server talk through TLS`() async throws {
@@ -68,7 +68,7 @@ private final class Echo: ConnectionDelegate {
         try await exchange(with: connections.localAddress)
         connections.close()
         try await server.value
-        await thread.stop()
+        await thread.shutDown()
     }
 
     @Test func `a handshake that fails reaches the failures, and not the body`() async throws {
@@ -88,7 +88,7 @@ private final class Echo: ConnectionDelegate {
         connections.close()
         try await server.value
         #expect(failures.value == [.notTLS])
-        await thread.stop()
+        await thread.shutDown()
     }
 
     @Test func `what a delegate sends through TLS arrives whole, however slowly it is read`() async throws {
@@ -103,7 +103,7 @@ private final class Echo: ConnectionDelegate {
             return listener.localAddress
         }
         try await exchange(with: address)
-        await thread.stop()
+        await thread.shutDown()
     }
 
     // MARK: On an open connection

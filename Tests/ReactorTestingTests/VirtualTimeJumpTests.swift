@@ -5,8 +5,8 @@ import ReactorTestSupport
 import ReactorTesting
 import Testing
 
-/// Jumps of the clock while tasks wait: they wait for no time, and for everything that a task does elsewhere. In series, as what
-/// other tests do there would hold the clock, too.
+/// Jumps of the clock while tasks wait: they wait for no time, and for everything that a task does elsewhere. In series, as
+/// what other tests do there would hold the clock, too.
 @Suite(.runLoop, .serialized) struct VirtualTimeJumpTests {
     /// A client that connects again with a back-off, and sends a line every fifteen seconds.
     private actor Client {

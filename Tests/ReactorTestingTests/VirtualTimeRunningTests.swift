@@ -111,7 +111,7 @@ import Testing
             let task = Task(executorPreference: thread.executor) {
                 while !isOver.value { await Task.yield() }
             }
-            #expect(await !thread.stop(timeout: .milliseconds(10)))
+            #expect(await !thread.shutDown(timeout: .milliseconds(10)))
             isOver.value = true
             await task.value
         }

@@ -336,7 +336,7 @@ import Testing
     @Test func `an actor on a loop has virtual time in a closure that does not use the actor`() async throws {
         let thread = try RunLoopThread(name: "home")
         #expect(try await Home(on: thread.runLoop).advance() == .seconds(60))
-        await thread.stop()
+        await thread.shutDown()
     }
 
     // MARK: Before and after

@@ -90,7 +90,7 @@ public final class RunLoopThread: Sendable {
     /// not wait for tasks that are suspended for something else, such as another actor: jobs of such a task, and
     /// others that come later, run on a thread of the library, one at a time, isolated to the actors of the loop.
     /// They should not block. ``withRunLoopThread(name:_:)`` ends its thread after the tasks of its scope.
-    @available(*, noasync, message: "await stop(timeout:)")
+    @available(*, noasync, message: "await shutDown(timeout:)")
     public func stop() {
         requestStop(jobTime: RunLoop.jobTimeAtEnd)
         if !runLoop.isCurrent { thread.join() }
@@ -103,7 +103,7 @@ public final class RunLoopThread: Sendable {
     /// - Parameter timeout: How long the thread may run jobs of tasks that never wait, after the loop has ended.
     /// - Returns: Whether no job was left. False means that the library's thread runs the rest.
     @discardableResult
-    nonisolated(nonsending) public func stop(timeout: Duration = .seconds(10)) async -> Bool {
+    nonisolated(nonsending) public func shutDown(timeout: Duration = .seconds(10)) async -> Bool {
         requestStop(jobTime: timeout)
         let isComplete = await ending.isComplete.wait()
         thread.join()
@@ -147,10 +147,10 @@ nonisolated(nonsending) public func withRunLoopThread<Result>(
     let thread = try RunLoopThread(name: name)
     do {
         let result = try await body(thread)
-        await thread.stop(timeout: RunLoop.jobTimeAtEnd)
+        await thread.shutDown(timeout: RunLoop.jobTimeAtEnd)
         return result
     } catch {
-        await thread.stop(timeout: RunLoop.jobTimeAtEnd)
+        await thread.shutDown(timeout: RunLoop.jobTimeAtEnd)
         throw error
     }
 }

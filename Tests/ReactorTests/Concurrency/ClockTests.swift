@@ -113,7 +113,7 @@ import Testing
     @Test func `an operation that is cancelled for another reason is not late`() async throws {
         let thread = try RunLoopThread(name: "ended")
         let ended = thread.runLoop.clock()
-        await thread.stop()
+        await thread.shutDown()
         await #expect(throws: CancellationError.self) {
             try await ended.withDeadline(.now + .seconds(3600)) {
                 while !Task.isCancelled { await Task.yield() }

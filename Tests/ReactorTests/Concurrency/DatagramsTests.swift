@@ -139,7 +139,7 @@ import Testing
 
     @Test func `sending fails once the loop's thread has ended`() async throws {
         let datagrams = try loop.datagrams(boundTo: .ipv4Loopback(port: 0))
-        await home.thread.stop()
+        await home.thread.shutDown()
         let error = await thrownError { try await datagrams.send([1], to: datagrams.localAddress) }
         #expect(error?.errno == .badFileDescriptor)
     }

@@ -73,7 +73,7 @@ import Testing
         // Until the task waits, and its loop has nothing else to do.
         for _ in 0..<10 { synchronously { thread.runLoop.performAndWait {} } }
         thread.untilAsleep()
-        await thread.stop()
+        await thread.shutDown()
         await task.value
         #expect(trace.all == [wait.expectedEnd, "on the thread"])
     }
@@ -101,7 +101,7 @@ import Testing
         async throws
     {
         let (thread, feed) = (try RunLoopThread(name: "ended"), try TestPipe())
-        await thread.stop()
+        await thread.shutDown()
         await Task(executorPreference: thread.executor) {
             let input = feed.makeInput()
             for _ in 0..<2 {
@@ -125,7 +125,7 @@ import Testing
         } else {
             let thread = try RunLoopThread(name: "ended")
             ended.value = thread.runLoop
-            await thread.stop()
+            await thread.shutDown()
         }
         let loop = ended.value!
         let (first, second) = (Tally(loop.executor()), Tally(loop.executor(inModes: [.custom])))
@@ -142,7 +142,7 @@ import Testing
         await #expect(processExitsWith: .success) {
             let reports = debuggedReports()
             let thread = try RunLoopThread(name: "ended")
-            await thread.stop()
+            await thread.shutDown()
             for _ in 0..<3 { await Task(executorPreference: thread.executor) {}.value }
             #expect(reports.value.map(\.kind) == ["lateJob"])
             #expect(reports.value.first?.text.contains("'ended'") == true)
@@ -174,7 +174,7 @@ import Testing
             trace("read")
         }
         let isComplete = await Task(executorPreference: thread.executor) {
-            let isComplete = await thread.stop()
+            let isComplete = await thread.shutDown()
             trace("shut down")
             return isComplete
         }.value
@@ -189,7 +189,7 @@ import Testing
             while !mayEnd.value { await Task.yield() }
             return thread.runLoop.isCurrent
         }
-        #expect(await !thread.stop(timeout: .milliseconds(10)))
+        #expect(await !thread.shutDown(timeout: .milliseconds(10)))
         mayEnd.value = true
         #expect(await !task.value)
     }

@@ -110,14 +110,14 @@ import Testing
         case .anotherLoop: stream.schedule(in: second.loop, forMode: .default)
         case .noLoop: stream.remove(from: first.runLoop, forMode: .default)
         case .noQueue: stream.setDispatchQueue(nil)
-        case .endedLoop: await first.stop()
+        case .endedLoop: await first.shutDown()
         }
         if wait == .bytes { peer.send([1]) }
         if wait == .room { _ = try JoinableThread { _ = peer.receiveToEnd() } }
         try await task.value
         input.close()
         output.close()
-        await first.stop()
+        await first.shutDown()
     }
 }
 

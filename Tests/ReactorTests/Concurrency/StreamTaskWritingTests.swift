@@ -90,7 +90,7 @@ import Testing
             output.value.close()
             if meeting.isTogether.load(ordering: .relaxed) { together += 1 }
         }
-        for thread in threads { await thread.stop() }
+        for thread in threads { await thread.shutDown() }
     }
 
     @Test(arguments: TaskPlace.allCases)

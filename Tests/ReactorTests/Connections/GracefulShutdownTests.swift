@@ -176,7 +176,7 @@ import Testing
             }
         }
         let shutdown = shutdowns.wait()
-        await thread.stop()
+        await thread.shutDown()
         shutdown.begin()
         #expect(try await task.value == nil)
     }

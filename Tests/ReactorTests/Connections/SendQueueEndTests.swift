@@ -220,7 +220,7 @@ import Testing
             Task(executorPreference: thread.executor) { try await queue.write(record(0)) },
         ]
         await Task(executorPreference: thread.executor) {}.value
-        await thread.stop()
+        await thread.shutDown()
         for wait in waits { #expect(await thrownError { try await wait.value } is CancellationError) }
     }
 
@@ -235,6 +235,6 @@ import Testing
         try await Task(executorPreference: thread.executor) {
             while !hasFired.value { try await queue.write(record(0)) }
         }.value
-        await thread.stop()
+        await thread.shutDown()
     }
 }

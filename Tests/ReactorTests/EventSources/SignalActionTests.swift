@@ -117,7 +117,7 @@ import Testing
                 _ = try loop.signals([.userDefinedOne, .userDefinedTwo])
             }
             #expect(loop.performSynchronously { ownDescriptors() } == descriptors)
-            await thread.stop()
+            await thread.shutDown()
         }
     }
 }

@@ -75,7 +75,7 @@ import Reactor
                 }
                 release.join()
             }
-            await server.stop()
+            await server.shutDown()
             for (label, call) in [
                 ("writer", "OutputStream.write"), ("reader", "InputStream.read"),
                 ("client", "RunLoop.performAndWait"), ("client", "'server'"),
@@ -118,7 +118,7 @@ import Reactor
                 hosting.end()
                 other.runLoop.performAndWait {}
             }
-            await other.stop()
+            await other.shutDown()
             for label in ["dialog", "hosted dialog"] { #expect(reports.naming(label).isEmpty, "\(reports)") }
         }
     }

@@ -70,7 +70,7 @@ func debugged(
                 }
             }
             source.invalidate()
-            await server.stop()
+            await server.shutDown()
             #expect(reports.naming("shared").isEmpty, "\(reports)")
             #expect(reports.naming("idle").count == 1 && numbers(in: reports[0].text) == [1000], "\(reports)")
         }

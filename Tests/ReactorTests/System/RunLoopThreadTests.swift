@@ -82,14 +82,14 @@ import Testing
 
     @Test func `a hundred stopped threads leave neither descriptors nor threads`() async {
         await #expect(processExitsWith: .success) {
-            for _ in 0..<3 { try await RunLoopThread(name: "first").stop() }
+            for _ in 0..<3 { try await RunLoopThread(name: "first").shutDown() }
             let descriptors = ownDescriptors()
             for round in 0..<10 {
                 let threads = try (0..<10).map { _ in try RunLoopThread(name: "round \(round)") }
                 #expect(ownThreads(named: "round \(round)") == 10)
                 for thread in threads { thread.runLoop.performSynchronously { _ = RunLoop.current.poll() } }
                 #expect(ownDescriptors() > descriptors)
-                for thread in threads { await thread.stop() }
+                for thread in threads { await thread.shutDown() }
             }
             // Dispatch may have opened some of its own meanwhile; one for each thread would be a hundred.
             #expect(ownDescriptors() < descriptors + 100)

@@ -195,7 +195,7 @@ private final class Manager: Sendable {
                 try await shutdown.waitUntilBegun()
             }
             #expect(manager.next() == "STOPPING=1")
-            await thread.stop()
+            await thread.shutDown()
         }
     }
 }

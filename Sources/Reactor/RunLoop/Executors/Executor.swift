@@ -262,7 +262,7 @@ extension RunLoop {
             LoopDiagnostics.report(
                 .lateJob,
                 "The \(inbox.loopName) has ended before its tasks: the thread 'reactor.late' runs their jobs. End the tasks "
-                    + "first, or let RunLoopThread.stop(timeout:) wait longer for them.")
+                    + "first, or let RunLoopThread.shutDown(timeout:) wait longer for them.")
         }
     }
 }
