@@ -63,7 +63,7 @@ private func write(to connection: Connection) async throws {
     try await accepted.write("hello")
     accepted.close()
     let greeting = try await connection.read(exactly: 5, timeout: .seconds(1))
-    if greeting != Array("hello".utf8) { fail("\(greeting)") }
+    if greeting != Array("hello".utf8) { fail("\(greeting ?? [])") }
     connection.close()
     connections.close()
     do {
@@ -115,7 +115,7 @@ final class Storm: ConnectionDelegate {
         }
     }
 
-    func connection(_ connection: Connection, handle event: Reactor.Stream.Event) {
+    func connection(_ connection: Connection, handle event: Connection.Event) {
         switch event {
         case .hasBytesAvailable: clients[connection]! += connection.receive()
         case .errorOccurred: told(connection.error!)
@@ -133,7 +133,7 @@ final class Storm: ConnectionDelegate {
 
 /// Sends a greeting, and closes the connection.
 private final class Greeter: ConnectionDelegate {
-    func connection(_ connection: Connection, handle event: Reactor.Stream.Event) {
+    func connection(_ connection: Connection, handle event: Connection.Event) {
         switch event {
         case .openCompleted:
             attempt { try connection.send("hello") }
