@@ -31,7 +31,7 @@ final class Console {
                 if byte == UInt8(ascii: "q") { break }
             }
             child.terminate(killAfter: .seconds(2), group: true)
-            try await screen.flush(timeout: .seconds(1))
+            try? await screen.flush(timeout: .seconds(1))
         }
     }
 

@@ -111,8 +111,8 @@ final class RunningTransfer {
         state = .finishing
     }
 
-    /// How long to wait before the next attempt after `error`; nil if there is none.
-    func delayOfRetry(_ error: HTTPError) -> Duration? {
+    /// Begins a retry because of `error`, and returns how long to wait before; nil if there is none.
+    func beginRetry(after error: HTTPError) -> Duration? {
         guard attemptCount <= configuration.retries, transfer.request.isIdempotent,
             upload?.isRepeatable != false, error.kind.isTransient, sink.restart()
         else { return nil }

@@ -10,7 +10,7 @@ final class PoolProbe: Sendable {
         weak var probe: PoolProbe?
     }
 
-    /// Begins, unless there is a probe already: each keeps threads busy whose rest another one is to find.
+    /// Begins, unless there is a probe already: it keeps threads of the pool busy, and others wait until they sleep.
     static func beginIfAlone() -> PoolProbe? {
         latest.withLock { latest in
             guard latest.probe == nil else { return nil }

@@ -4,12 +4,11 @@ import Reactor
 
 /// Finds out whether a task of a test runs or is queued anywhere in the process, while the test's loops wait.
 ///
-/// If all threads sleep, and none has run since an earlier look, each has slept from the one look to the other: nothing runs,
-/// and a queued task would have woken a thread. Only if the threads of the concurrency pool are all blocked it waits while they
-/// sleep; ``PoolProbe`` reports that one is free.
+/// If all threads sleep, and none has run since an earlier look, no task runs, and none is queued: it would have woken a thread
+/// of the concurrency pool. The exception is a pool whose threads are all blocked; ``PoolProbe`` reports that one is free.
 struct TaskWatch {
-    /// How long threads that keep running have, in microseconds: several steps of a task on a busy machine. They may be other
-    /// tests', or a program's that never sleep.
+    /// How long to wait for threads that keep running, in microseconds: several steps of a task on a busy machine. They may be
+    /// other tests', or never sleep.
     private static let runningPeriod = 200_000
     /// When no task was running or queued last.
     private static let rest = Mutex(Rest())
@@ -28,7 +27,7 @@ struct TaskWatch {
 
     /// Whether no task runs or is queued, or tasks have had their time, when this has been asked for `waited` microseconds.
     mutating func isOver(after waited: Int) -> Bool {
-        // The tasks that run now are other tests', if the tests' threads look at the same ones.
+        // Another test has found the same threads asleep meanwhile: what runs now is that test's.
         if threads.areShared, Self.rest.withLock({ $0.time > start }) { return true }
         if let probe, !probe.hasPassed { return false }
         let activity = threads.activity
@@ -39,7 +38,7 @@ struct TaskWatch {
             return false
         }
         if isLate { return true }
-        // Of what has run meanwhile a part may be queued now.
+        // What has run since the last look may have queued a task.
         defer { probe = nil }
         let time = reactor_kernel_nanoseconds(CLOCK_MONOTONIC)
         guard activity.isAsleep, activity == threads.activity else { return false }
@@ -81,16 +80,16 @@ struct TaskThreads {
     var activity: Activity {
         guard let folder = unsafe opendir("/proc/self/task") else { return .unknown }
         defer { unsafe closedir(folder) }
-        var others = Self.testThreads.withLock { $0 }
-        others.remove(ownThread)
-        others.insert(reactor_thread_number())
+        var ignored = Self.testThreads.withLock { $0 }
+        ignored.remove(ownThread)
+        ignored.insert(reactor_thread_number())
         var counts: [pid_t: Int64] = [:]
         while let entry = unsafe readdir(folder) {
             // 0 for the folder itself and the one around it.
             let number = unsafe withUnsafeBytes(of: &entry.pointee.d_name) { name in
                 unsafe name.prefix { $0 >= 48 && $0 <= 57 }.reduce(0) { $0 * 10 + pid_t($1 - 48) }
             }
-            if number == 0 || others.contains(number) { continue }
+            if number == 0 || ignored.contains(number) { continue }
             let count = reactor_sleep_count(number)
             if count == 0 { return .running }
             if count < 0 { return .unknown }

@@ -9,7 +9,12 @@ private func readPort() async throws {
     for try await line in port.input.lines(timeout: .seconds(60)) { print(line) }
 }
 
-private func isEscapeAlone(_ input: InputStream) async -> Bool {
-    let isEscape = (try? await input.waitForBytes(timeout: .milliseconds(50))) == nil
-    return isEscape
+private func leave() {}
+
+private func takeEscape(_ input: InputStream) async throws {
+    do {
+        _ = try await input.waitForBytes(timeout: .milliseconds(50))
+    } catch let error as IOError where error.reason == .waitTimedOut {
+        leave()  // Escape alone
+    }
 }

@@ -289,7 +289,7 @@ import Testing
         }
     }
 
-    @Test func `the progress tells how often a request is sent again, and why`() throws {
+    @Test func `the progress reports how often a request is sent again, and why`() throws {
         try withVirtualTime { time in
             let server = try PlayedServer()
             let session = HTTPSession { ($0.retries, $0.retryDelay) = (2, .seconds(1000)) }

@@ -57,9 +57,9 @@ import Testing
         return count
     }
 
-    /// Expects that jumps do without the 20 ms that a peer has. On a busy machine some may take long.
-    private static func expectQuick(_ jumps: [Duration]) {
-        #expect(jumps.sorted()[jumps.count / 10] < .milliseconds(10))
+    /// Expects that jumps do not wait for the 20 ms that a peer has. A busy machine may delay all but the quickest.
+    private static func expectQuick(_ jumps: [Duration]) throws {
+        #expect(try #require(jumps.min()) < .milliseconds(10))
     }
 
     @Test func `an hour of keep-alives takes a moment`() async throws {
@@ -72,7 +72,7 @@ import Testing
             try await time.advance(by: .seconds(3601))
             connection.close()
             #expect(try await count == 240)
-            Self.expectQuick(await client.waits)
+            try Self.expectQuick(await client.waits)
         }
     }
 
@@ -82,7 +82,7 @@ import Testing
             async let _ = client.run { throw ConnectionRefused() }
             try await time.advance(by: .seconds(3600))
             #expect((120...480).contains(await client.attemptCount))
-            Self.expectQuick(await client.waits)
+            try Self.expectQuick(await client.waits)
         }
     }
 
@@ -98,7 +98,7 @@ import Testing
                 }
                 return waits
             }.value
-            Self.expectQuick(waits)
+            try Self.expectQuick(waits)
         }
     }
 

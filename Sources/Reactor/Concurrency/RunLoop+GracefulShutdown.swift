@@ -15,8 +15,9 @@ extension RunLoop {
     /// ``Listener/run(at:options:security:limit:limitPerPeer:on:acceptErrors:connectionErrors:_:)`` of the body drains: it
     /// accepts no connections but those in the backlog, and returns when they all have been served. Other code asks the
     /// ``GracefulShutdown`` that the body gets, or ``GracefulShutdown/current``. After the grace the body's task is cancelled,
-    /// and with it its child tasks. Connections that end so are closed, which sends what was written. Listeners and connections
-    /// with delegates are the body's: it drains them, waits for their end, and closes the rest when it is cancelled.
+    /// and with it its child tasks. Connections that end so are closed, which sends what was written. The
+    /// shutdown does not know listeners and connections with delegates: the body drains them, waits for their end, and closes
+    /// the rest when it is cancelled.
     ///
     /// The loop catches the signals, in the common modes, until it has served the first of them. Then their earlier actions are
     /// restored: a second signal, of any kind, does what it would have done without this call: it ends the process, unless that

@@ -211,7 +211,7 @@ extension Connection: CustomStringConvertible {
         "connection to \(socket.subject)\(label.map { " '\($0)'" } ?? "")"
     }
 
-    /// Says in a sentence for each direction why the delegate is not being called; for a person, so the wording may change.
+    /// What each of the two directions waits for: a sentence for people, whose wording may change.
     ///
     /// May be called from any thread at any time.
     public func explain() -> String { "\(halves.input.explain())\n\(halves.output.explain())" }

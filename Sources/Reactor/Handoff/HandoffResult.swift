@@ -19,7 +19,7 @@ extension InputStream {
     ///   - processor: Belongs to the queue from now on.
     ///   - queue: The queue that calls the processor.
     ///   - limits: The maximum number of bytes in flight.
-    /// - Returns: The processor's output, after the last byte or ``StopProcessing``.
+    /// - Returns: The report, whose ending is ``HandoffEnding/finished`` or ``HandoffEnding/stopped``.
     /// - Throws: The error of the stream or of the processor; `CancellationError`; ``IOError`` with `Errno.canceled` if the
     ///   loop's thread ends before the hand-off, or has ended; with an error of pthread_create(3) if the library's own thread,
     ///   which serves a task elsewhere, cannot be created.
@@ -52,11 +52,9 @@ extension InputStream {
         guard let report = await result.wait(for: loop, isolation: #isolation) else {
             throw engine.failure(.canceled)
         }
-        switch report.ending {
-        case .finished, .stopped: return report
-        case .cancelled: throw CancellationError()
-        case .failed(let error): throw error
-        }
+        if case .failed(let error) = report.ending { throw error }
+        if case .cancelled = report.ending { throw CancellationError() }
+        return report
     }
 }
 

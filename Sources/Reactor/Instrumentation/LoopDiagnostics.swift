@@ -49,9 +49,9 @@ public enum LoopDiagnostics {
         case lateJob
         /// The task that served a connection of ``Listener/Connections/run(security:limit:limitPerPeer:connectionErrors:_:)``
         /// has thrown an error.
-        case failedConnection
+        case connectionError
         /// A listener cannot accept connections for now, for example because the process has no more descriptors.
-        case listenerFault
+        case acceptError
         /// The process exits before accepted bytes of streams have been sent. Reported without debug mode, too.
         case unsentBytes
     }
@@ -116,9 +116,9 @@ public enum LoopDiagnostics {
     static func report(_ kind: Kind, _ text: String) { report(Report(kind: kind.rawValue, text: text)) }
 
     /// Reports that a listener backs off, which its owner may have no closure for.
-    static func report(listenerFault error: String) {
+    static func report(acceptError error: String) {
         guard isReporting else { return }
-        report(.listenerFault, "A listener accepts no connections for now, and tries again: \(error)")
+        report(.acceptError, "A listener accepts no connections for now, and tries again: \(error)")
     }
 
     static func report(_ report: Report) {

@@ -19,7 +19,7 @@ extension Framer {
         var count: Int { message.upperBound }
     }
 
-    /// Why a frame tells no length that can be; ``InvalidMessage`` adds where it is.
+    /// What is wrong with a message; ``InvalidMessage`` adds where it is.
     struct InvalidFrame: Error {
         let reason: InvalidMessage.Reason
 

@@ -96,7 +96,7 @@ extension RunLoop.Core {
         let refusal = watch(source, in: modes)
         enter(source)
         if let refusal { throw refusal }
-        if !source.isRegistered, !source.watchedInterest.isEmpty,
+        if !source.hasPoller, !source.watchedInterest.isEmpty,
             let first = modes.contains(.default) ? .default : modes.members.first
         {
             let state = state(of: first)

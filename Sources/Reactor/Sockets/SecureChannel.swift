@@ -11,8 +11,8 @@ final class SecureChannel: Sendable {
     struct State {
         /// Nil until the handshake begins.
         var session: (any SecureSession)?
-        /// What the client has received of the handshake before it begins.
-        var received: [UInt8] = []
+        /// Bytes of the handshake that were read before it.
+        var earlyBytes: [UInt8] = []
         /// How many threads wait for the socket to read from it.
         var readerCount = 0
     }
@@ -47,9 +47,8 @@ final class SecureChannel: Sendable {
     /// The error of a peer that has sent bytes before the handshake which the client has not read.
     func unprotectedBytes(from peer: String) -> any Error { security.unprotectedBytes(from: peer) }
 
-    /// Makes bytes that the client has received the first ones of the handshake. A peer that sends other bytes in the hope
-    /// that they pass for protected ones gets no handshake.
-    func begin(with received: [UInt8]) { state.withLock { $0.received = received } }
+    /// Makes bytes that were read before the handshake its first ones. They fail it if they are others.
+    func setEarlyBytes(_ bytes: [UInt8]) { state.withLock { $0.earlyBytes = bytes } }
 
     /// Calls `body` with the session; nil during the handshake.
     private func withSession<Result: Sendable>(_ body: (any SecureSession, State) -> Result?) -> Result? {
@@ -68,7 +67,7 @@ final class SecureChannel: Sendable {
         return try state.withLock { state in
             if state.session == nil { phase.store(.begun, ordering: .sequentiallyConsistent) }
             let session = try state.session ?? security.makeSession(for: connection)
-            if state.session == nil { session.take(exchange(&state.received, with: [])) }
+            if state.session == nil { session.take(exchange(&state.earlyBytes, with: [])) }
             state.session = session
             guard try session.continueHandshake(over: wire) else { return false }
             phase.store(.complete, ordering: .sequentiallyConsistent)

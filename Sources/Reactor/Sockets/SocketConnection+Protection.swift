@@ -18,7 +18,7 @@ extension SocketConnection {
                 finishOpening(channel.unprotectedBytes(from: subject))
                 return
             }
-            channel.begin(with: unused)
+            channel.setEarlyBytes(unused)
         }
         state.withLock { $0.hasEnded ? nil : makeOpening(&$0) }?.start()
     }

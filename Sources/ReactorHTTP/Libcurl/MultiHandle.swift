@@ -275,7 +275,7 @@ final class MultiHandle {
 
     private func retry(_ transfer: RunningTransfer, _ error: HTTPError) {
         if transfer.attempt.restartsAtOnce { return admit(transfer) }
-        guard let delay = transfer.delayOfRetry(error) else { return fail(transfer, error) }
+        guard let delay = transfer.beginRetry(after: error) else { return fail(transfer, error) }
         let timer = Timer.scheduled(after: delay, forMode: modes[0]) { [self] _ in
             callLibcurl { admit(transfer) }
         }

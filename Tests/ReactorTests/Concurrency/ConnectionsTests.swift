@@ -145,7 +145,7 @@ import Testing
             for number in held where number < 1019 { close(number) }
             try await task.value
             guard faults.value.map(\.errno) == [.tooManyOpenFiles] else { exit(1) }
-            guard reports.value.contains(where: { $0.kind == "listenerFault" }) else { exit(2) }
+            guard reports.value.contains(where: { $0.kind == "acceptError" }) else { exit(2) }
             withExtendedLifetime((clients, first)) {}
             exit(0)
         }

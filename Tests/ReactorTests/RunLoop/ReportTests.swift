@@ -277,7 +277,7 @@ func debugged(
                 loop.serve { listener.acceptError != nil }
                 limit.rlim_cur = limit.rlim_max
                 setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
-                let report = try #require(reports.value.first { $0.kind == "listenerFault" })
+                let report = try #require(reports.value.first { $0.kind == "acceptError" })
                 #expect(report.text.contains("\(Errno.tooManyOpenFiles)"))
                 withExtendedLifetime(client) {}
             }

@@ -122,7 +122,7 @@ final class Acceptor: Sendable {
     func refuse() {
         state.withLock { state in
             state.rest = 0
-            state.socket?.removeFile()
+            state.socket?.removeFileEarly()
         }
     }
 

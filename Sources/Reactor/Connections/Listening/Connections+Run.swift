@@ -128,7 +128,7 @@ private nonisolated func serve(
     } catch is CancellationError {
     } catch {
         if LoopDiagnostics.isReporting {
-            LoopDiagnostics.report(.failedConnection, "The task of a \(connection) has failed: \(error).")
+            LoopDiagnostics.report(.connectionError, "The task of a \(connection) has failed: \(error).")
         }
         connectionErrors(connection, error)
     }

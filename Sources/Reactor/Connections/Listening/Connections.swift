@@ -88,7 +88,7 @@ extension Listener {
         public var descriptor: FileDescriptor? { acceptor.descriptor }
 
         /// How many connections ``run(security:limit:limitPerPeer:connectionErrors:_:)`` serves now: those whose tasks have not
-        /// ended. Any thread.
+        /// ended. One that is still being closed is not counted, though it counts for the limit. Any thread.
         public var activeCount: Int { active.load(ordering: .relaxed) }
 
         /// Whether the file of a Unix-domain path is removed; as ``Listener/removesFile``. Any thread.
@@ -143,7 +143,7 @@ extension Listener {
                 case .fault(let fault):
                     if fault.isReported {
                         let error = IOError(.accept, "\(localAddress)", fault.error)
-                        LoopDiagnostics.report(listenerFault: "\(error)")
+                        LoopDiagnostics.report(acceptError: "\(error)")
                         acceptErrors(error)
                     }
                     try await arrivals.pause(until: arrivals.loop.now + fault.delay, deadline: deadline)

@@ -113,7 +113,7 @@ public final class Listener: EventSource {
     /// to false before that if the socket has been passed on to another program, which continues to listen there. A server
     /// that finds a file without a listener replaces it.
     ///
-    /// The file of a socket that the listener has not made stays as it is. False once the listener is closed.
+    /// False without such a file, for a socket that the listener has not made, and once the listener is closed.
     public var removesFile: Bool {
         get { acceptor.removesFile }
         set { acceptor.removesFile = newValue }
@@ -189,7 +189,7 @@ public final class Listener: EventSource {
         backoffReason = error
         pause(for: fault.delay)
         if fault.isReported {
-            LoopDiagnostics.report(listenerFault: "\(error)")
+            LoopDiagnostics.report(acceptError: "\(error)")
             handlers?.acceptError?(self, error)
         }
         // Nothing would make it try again.

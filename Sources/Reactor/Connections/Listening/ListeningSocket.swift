@@ -5,7 +5,12 @@ import SystemPackage
 struct ListeningSocket: ~Copyable {
     private let owned: OwnedDescriptor
     private var file: SocketFile?
-    var removesFile = true
+    /// Whether the file is removed, if there is one.
+    var removesFile: Bool {
+        get { keepsFile ? false : file != nil }
+        set { keepsFile = !newValue }
+    }
+    private var keepsFile = false
     /// The limit of pending connections.
     let backlog: Int
 
@@ -41,9 +46,10 @@ struct ListeningSocket: ~Copyable {
     }
 
     /// The file goes first: once the socket is closed, another server may take the path.
-    deinit { if removesFile { file?.remove() } }
+    deinit { if !keepsFile { file?.remove() } }
 
-    mutating func removeFile() { if removesFile { file.take()?.remove() } }
+    /// Removes the file now, if ``removesFile`` says so.
+    mutating func removeFileEarly() { if !keepsFile { file.take()?.remove() } }
 }
 
 extension FileDescriptor {

@@ -175,7 +175,7 @@ public class EventSource: CustomStringConvertible {
         let before = watchedInterest
         watchedInterest = interest
         if LoopDiagnostics.isReporting, supervised != nil { superviseReadiness() }
-        guard !isRegistered, !interest.isEmpty, let core = loop?.core else { return }
+        guard !hasPoller, !interest.isEmpty, let core = loop?.core else { return }
         do throws(Errno) { try core.update(self) } catch {
             watchedInterest = before
             throw error
@@ -211,10 +211,10 @@ extension EventSource {
     final var mayRecord: Bool { isWatched || isMarkedReady || !watchedInterest.isEmpty }
 
     /// Whether the kernel watches the descriptor, or will as soon as the source is interested in something.
-    final var isRegistered: Bool { watches.contains { $0.hasPoller } }
+    final var hasPoller: Bool { watches.contains { $0.hasPoller } }
 
     /// Whether the kernel watches the descriptor, in any mode.
-    final var isWatchedByKernel: Bool { watches.contains { $0.isRegistered } }
+    final var isRegistered: Bool { watches.contains { $0.isRegistered } }
 
     /// Whether it is in the mode that its loop runs in.
     final var isInRunningMode: Bool {

@@ -10,7 +10,7 @@ import Glibc
 final class MainQueueSource: EventSource {
     fileprivate init(handle: CInt) { super.init(handle, for: .readable) }
 
-    /// Serves what has come, while the kernel refuses to watch the descriptor.
+    /// Becomes ready if libdispatch has signalled work, while the kernel refuses to watch the descriptor.
     fileprivate func poll() {
         if (try? SystemCall.poll(number, for: CInt(POLLIN))) ?? 0 != 0 { markReady() }
     }
@@ -54,7 +54,7 @@ extension RunLoop.Core {
         switch mainQueueService {
         case .running: break
         case .polling(let source):
-            if source.isWatchedByKernel { mainQueueService = .running(source) } else { source.poll() }
+            if source.isRegistered { mainQueueService = .running(source) } else { source.poll() }
         case .none, .lacking:
             mainQueueService = .lacking
             guard let handle = try? mainQueueHandle() else { return }

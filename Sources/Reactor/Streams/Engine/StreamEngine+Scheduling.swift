@@ -301,7 +301,7 @@ extension RunLoop.Core {
         do throws(Errno) {
             if let descriptor, source.shared !== descriptor { source.adopt(descriptor) }
             if source.watchedInterest != interest { try source.changeInterest(interest) }
-            if source.membership != update.membership || (update.isWatched && !source.isRegistered) {
+            if source.membership != update.membership || (update.isWatched && !source.hasPoller) {
                 source.membership = update.membership
                 try self.update(source)
             }

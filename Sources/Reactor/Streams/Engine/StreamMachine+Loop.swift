@@ -68,11 +68,12 @@ extension StreamMachine {
     }
 
     /// Whether to update the loop, because it is behind or has an event to deliver, and whether to enqueue a callback, or a
-    /// pass for held events. Nothing while the delegate is being called: the engine asks again after that.
+    /// pass for held events. While the delegate is being called only a change of modes is applied; the engine asks again after
+    /// that.
     mutating func takeUpdate() -> (isForLoop: Bool, isForQueue: Bool) {
         if delivery != .idle {
             let isLate = loopSchedule?.isUpToDate == false
-            return mustReportPass ? (isLate || isScheduled && !isOnQueue, isOnQueue) : (isLate, false)
+            return (isLate || mustReportPass && isScheduled && !isOnQueue, mustReportPass && isOnQueue)
         }
         // The loop checks for room before the queue delivers it.
         let isForQueue = isOnQueue && mustDeliver && !mustCheckRoom
@@ -100,7 +101,7 @@ extension StreamMachine {
         fail(error)
     }
 
-    /// Whether the loop's registration differs from what it should be.
+    /// Whether to update the loop's registration now. An update that the end makes superfluous is left out.
     @inline(__always)
     var isBehind: Bool {
         guard let isDisarmed = loopSchedule?.isDisarmed else { return false }
