@@ -27,8 +27,8 @@ extension HTTPSession {
         ///
         /// It does so only if the method is idempotent (RFC 9110) and the body can be sent again, if the error may be
         /// transient, such as a lost connection, and if no part of the response has reached a closure, a delegate, a task, a
-        /// stream, a FIFO or a device. A download to a file continues where it ended. It is also retried if the server is
-        /// busy, with the status 408, 429, 500, 502, 503 or 504.
+        /// stream, a FIFO or a device. A download to a file continues where it ended, and is retried, as no other transfer is,
+        /// if the server is busy: with the status 408, 429, 500, 502, 503 or 504.
         public var retries = 0
         /// The time before the first retry. Each further retry waits twice as long as the one before, up to an hour.
         public var retryDelay: Duration = .milliseconds(500)

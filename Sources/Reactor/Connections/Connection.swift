@@ -135,7 +135,7 @@ public final class Connection: Sendable {
         /// It was closed, or both directions have ended: the peer's when the end was read, the own one with
         /// ``Connection/finish(timeout:)``. No bytes can be moved. Accepted ones may still be on their way; if they cannot be
         /// sent, the state becomes ``failed``. After two ends, ``Connection/close()`` or the release of the connection
-        /// closes the descriptor; with a delegate the connection has done that itself.
+        /// closes the descriptor; with a delegate the connection does that itself, when the delegate has been told of the end.
         case closed
         /// It has failed or was reset: see ``Connection/error``. Bytes that arrived before may be left to read.
         case failed
@@ -211,10 +211,18 @@ extension Connection: CustomStringConvertible {
         "connection to \(socket.subject)\(label.map { " '\($0)'" } ?? "")"
     }
 
-    /// What each of the two directions waits for: a sentence for people, whose wording may change.
+    /// What each direction waits for that has a delegate, or how far a connection without one has come: for people, so the
+    /// wording may change.
     ///
     /// May be called from any thread at any time.
-    public func explain() -> String { "\(halves.input.explain())\n\(halves.output.explain())" }
+    public func explain() -> String {
+        guard halves.output.engine.mayHaveDelegate else {
+            let state = state == .notOpen ? "not open" : "\(state)"
+            return
+                "The \(self) is \(state), and has no delegate: tasks that read or write it wait for the peer."
+        }
+        return "\(halves.input.explain())\n\(halves.output.explain())"
+    }
 }
 
 extension Connection: Hashable {

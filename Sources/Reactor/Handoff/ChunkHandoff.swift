@@ -106,11 +106,11 @@ public final class ChunkHandoff<Output: Sendable>: Sendable {
     /// a suspended one, which nothing could resume then, is cancelled.
     ///
     /// The completion is called exactly once, whether the stream ends, fails, is closed, or has done so
-    /// before the start. Closing the stream fails the hand-off with `Errno.badFileDescriptor`. So does
+    /// before the start. Closing the stream fails the hand-off: ``IOError`` with `Errno.badFileDescriptor`. So does
     /// removing the stream from its loop, scheduling it on a queue, or setting its delegate; but not if the
     /// stream is of a regular file, which is scheduled on no loop. If another hand-off owns the stream, this
     /// one fails with `Errno.resourceBusy`. If Dispatch cannot start a worker for lack of descriptors or
-    /// threads, it fails with that `Errno`.
+    /// threads, it fails with that error.
     ///
     /// The stream is removed from its run loops and its queue, and its delegate receives no more events.
     /// Until the hand-off completes, the stream cannot be scheduled on another loop or queue.

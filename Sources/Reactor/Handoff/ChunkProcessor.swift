@@ -109,7 +109,7 @@ public enum HandoffEnding: Sendable {
     case stopped
     /// ``ChunkHandoff/cancel()`` was called.
     case cancelled
-    /// The stream failed (its ``Stream/streamError``), the hand-off could not read it (an `Errno`), or the
+    /// The stream failed (its ``Stream/streamError``), the hand-off could not read it (``IOError``), or the
     /// processor threw.
     case failed(any Error)
 }

@@ -51,9 +51,11 @@ final class ChunkReader {
         worker.flow.withLock { $0.connect(announce) }
         let check = posting(on: loop, modes) { self.checkStream() }
         isOwner = stream.engine.handOver(to: HandoffBinding(loop, streamChanged: check))
-        guard isOwner else { return worker.end(Errno.resourceBusy) }
+        guard isOwner else { return worker.end(stream.engine.failure(.resourceBusy)) }
         stream.open()
-        do throws(Errno) { try DispatchWorkers.prepare() } catch { return worker.fail(error) }
+        do throws(Errno) { try DispatchWorkers.prepare() } catch {
+            return worker.fail(stream.engine.failure(error))
+        }
         if let file = FileSource(stream) {
             reading = .byWorker
             worker.start(reading: file)
@@ -128,7 +130,7 @@ final class ChunkReader {
             isReadable = false
             return stream.read(into: &bytes)
         } failure: {
-            stream.streamError ?? Errno.badFileDescriptor
+            stream.streamError ?? stream.engine.failure(.badFileDescriptor)
         }
     }
 
@@ -136,11 +138,11 @@ final class ChunkReader {
     private func checkStream() {
         guard source != nil, reading != .none else { return }
         switch stream.streamStatus {
-        case .closed: worker.end(Errno.badFileDescriptor)
+        case .closed: worker.end(stream.engine.failure(.badFileDescriptor))
         case _ where reading == .byWorker: break
-        case .error: worker.end(stream.streamError ?? Errno.ioError)
+        case .error: worker.end(stream.streamError ?? stream.engine.failure(.ioError))
         case .atEnd: worker.end()
-        default: if hasLostStream { worker.end(Errno.badFileDescriptor) }
+        default: if hasLostStream { worker.end(stream.engine.failure(.badFileDescriptor)) }
         }
     }
 
@@ -158,7 +160,7 @@ extension ChunkReader: StreamDelegate {
             isReadable = true
             fill()
         case .endEncountered: worker.end()
-        case .errorOccurred: worker.end(stream.streamError ?? Errno.ioError)
+        case .errorOccurred: worker.end(stream.streamError ?? stream.engine.failure(.ioError))
         default: break
         }
     }

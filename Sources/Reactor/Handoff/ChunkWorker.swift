@@ -65,7 +65,7 @@ final class ChunkWorker: Sendable {
     /// Ends the hand-off with `failure` before anything is read, because Dispatch cannot start a worker.
     ///
     /// On a new thread, or on the caller's if none can be created.
-    func fail(_ failure: Errno) {
+    func fail(_ failure: IOError) {
         do throws(Errno) {
             _ = try JoinableThread(name: "reactor.work") { [self] in conclude(failure) }
         } catch {
@@ -115,7 +115,7 @@ final class ChunkWorker: Sendable {
             }
         } catch {
             // A stream that has no error has been closed by other code.
-            failure = source.engine.error ?? Errno.badFileDescriptor
+            failure = source.engine.error ?? source.engine.failure(.badFileDescriptor)
         }
         return update { [failure] in $0.takeRead(chunk.take(), failure, &$1) }
     }

@@ -66,7 +66,7 @@ extension StreamEngine {
     fileprivate var isOnLoopOfThread: Bool { state.withLock { $0.machine.isScheduled(on: .current) } }
 
     /// Whether the client has set a delegate, or overrides that, and the last event has found it.
-    fileprivate var mayHaveDelegate: Bool {
+    var mayHaveDelegate: Bool {
         state.withLock { state in
             (state.delegate.isSet || state.isSubclassed) && state.machine.delegateState != .missing
         }

@@ -171,8 +171,16 @@ func numbers(in text: String) -> [Int] { text.split(separator: " ").compactMap {
         texts.expectNew(source.explain())
     }
 
-    @Test func `a connection explains both of its directions`() throws {
+    @Test func `a connection explains both directions of a delegate, and without one how far it has come`()
+        throws
+    {
+        final class Ignorer: ConnectionDelegate {
+            func connection(_ connection: Connection, handle event: Connection.Event) {}
+        }
         let connection = Connection(to: .ipv4Loopback(port: 9))
+        #expect(connection.explain().contains("127.0.0.1:9 is not open, and has no delegate"))
+        connection.open(delegate: Ignorer())
+        defer { connection.close() }
         let lines = connection.explain().split(separator: "\n")
         try #require(lines.count == 2)
         #expect(lines[0].contains("input stream of 127.0.0.1:9"), "\(lines)")
