@@ -17,7 +17,8 @@ public final class HTTPTransfer: Sendable {
         public internal(set) var bytesResumed = 0
         /// How many bytes of the response's body there will be; nil if that is not known, or if it is compressed.
         public internal(set) var bytesExpected: Int?
-        /// The number of retries, with one that waits for its delay, or was ended in it: see ``HTTPSession/Configuration/retries``.
+        /// The number of retries, with one that waits for its delay, or was ended in it: see
+        /// ``HTTPSession/Configuration/retries``.
         public internal(set) var retryCount = 0
         /// The error that has caused the last retry; nil before the first.
         public internal(set) var retryReason: HTTPError?
