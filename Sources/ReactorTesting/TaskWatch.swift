@@ -9,7 +9,7 @@ import Reactor
 struct TaskWatch {
     /// How long to wait for threads that keep running, in microseconds: several steps of a task on a busy machine. They may be
     /// other tests', or never sleep.
-    private static let runningPeriod = 200_000
+    private static let runningPeriod = 40_000
     /// When no task was running or queued last.
     private static let rest = Mutex(Rest())
 

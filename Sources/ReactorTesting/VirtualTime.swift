@@ -40,7 +40,7 @@ public import Reactor
 /// A task may continue on any thread. While tasks wait, the clock jumps when no thread of the process runs, apart from those of
 /// other tests with ``RunLoopTrait``, and the concurrency pool has a free thread: then no task runs or is queued, also on a
 /// dispatch queue. That takes less than a millisecond, or 20 ms where the kernel does not report which threads run (`/proc`).
-/// Threads that keep running, such as those of other code, delay a jump by some 200 ms, and a pool whose threads are all
+/// Threads that keep running, such as those of other code, delay a jump by some 40 ms, and a pool whose threads are all
 /// busy by some 500 ms. The clock does not wait for a task that waits for real time (`Task.sleep`, `asyncAfter` of a queue)
 /// or is blocked in a system call.
 ///
