@@ -12,9 +12,8 @@ extension InputStream {
     ///
     /// The asynchronous form of ``ChunkHandoff``: the hand-off opens the stream, owns it, and closes it at the end. The loop
     /// that the stream is scheduled on serves it in the stream's modes; that of the task serves a stream on no loop, as for
-    /// ``chunks``, and it delivers the end, too: of a stream in a mode that does not run nothing ends. Cancelling the task ends
-    /// the hand-off after the processor's current call. For the output of a hand-off that
-    /// has failed, use ``ChunkHandoff``.
+    /// ``chunks``, and it delivers the end, too: while no such mode runs, nothing ends. Cancelling the task ends the hand-off
+    /// after the processor's current call. For the output of a hand-off that has failed, use ``ChunkHandoff``.
     ///
     /// - Parameters:
     ///   - processor: Belongs to the queue from now on.
