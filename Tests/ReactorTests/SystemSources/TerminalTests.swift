@@ -14,8 +14,10 @@ private struct Session {
 
     /// - Parameter script: `$PROBE` is the program `main-loop-probe`.
     init(_ script: String) throws {
-        let script =
-            "export SWIFT_BACKTRACE=enable=no; tty; read line; PROBE='\(Child.folder)/main-loop-probe'; \(script)"
+        // A sanitizer would end a program in place of SIGSEGV, with another status.
+        let options = ["T", "A"].map { "\($0)SAN_OPTIONS=$\($0)SAN_OPTIONS:handle_segv=0" }
+        let environment = "export SWIFT_BACKTRACE=enable=no \(options.joined(separator: " "))"
+        let script = "\(environment); tty; read line; PROBE='\(Child.folder)/main-loop-probe'; \(script)"
         child = try ChildProcess.shell(
             script, standardInput: .inherited, terminal: .init(rows: 7, columns: 9))
         child.standardOutput!.open()
