@@ -137,6 +137,41 @@ private func withFewDescriptors(
     print(RunLoop.main.run(in: .default))
 }
 
+/// Runs the main loop where libdispatch can have no descriptor. What the library says of it goes to standard output.
+@MainActor func missingMainQueue() throws {
+    guard reactor_test_refuse(CInt(SYS_eventfd2), EMFILE) else {
+        return print("Too many open files\nstopped")
+    }
+    dup2(STDOUT_FILENO, STDERR_FILENO)
+    for delay in [1, 2] {
+        Timer.scheduled(after: .milliseconds(delay)) { _ in if delay == 2 { RunLoop.main.stop() } }
+    }
+    print(RunLoop.main.run(in: .default))
+}
+
+/// Writes a file where libdispatch can make no worker, for which it waits. Prints what the library says of it.
+@MainActor func missingWorker() throws {
+    RunLoop.main.run(in: .default, until: .now)
+    let pipe = try FileDescriptor.pipe()
+    let reader = try RunLoopThread(name: "reader")
+    reader.runLoop.perform {
+        var bytes = [UInt8](repeating: 0, count: 1000)
+        let count = read(pipe.readEnd.rawValue, &bytes, bytes.count)
+        write(STDOUT_FILENO, bytes, count)
+        _exit(0)
+    }
+    let path = FilePath("/tmp/reactor-probe-\(getpid())")
+    let output = OutputStream(path: path)
+    output.open()
+    unlink(path.string)
+    guard reactor_test_refuse(CInt(SYS_clone3), EAGAIN) else { return print("temporarily unavailable") }
+    dup2(pipe.writeEnd.rawValue, STDERR_FILENO)
+    RunLoop.main.run {
+        try? await output.writeAll("text")
+        try? await output.flush()
+    }
+}
+
 /// Runs blocks of the main queue where the kernel refuses the main loop what it waits with.
 @MainActor func unwatchedMainQueue() throws {
     guard reactor_test_refuse(CInt(SYS_timerfd_create), ENOMEM) else { return print("1\n2\nstopped") }

@@ -44,6 +44,8 @@ let scenarios: [String: () throws -> Void] = [
     "few descriptors": fewDescriptors,
     "streams with few descriptors": streamsWithFewDescriptors,
     "a late main queue": lateMainQueue,
+    "a missing main queue": missingMainQueue,
+    "a missing worker": missingWorker,
     "an unwatched main queue": unwatchedMainQueue,
     "descriptors of modes": descriptorsOfModes,
     "first uses of Dispatch": firstUsesOfDispatch,

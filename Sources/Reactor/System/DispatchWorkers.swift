@@ -58,13 +58,17 @@ package enum DispatchWorkers {
         try JoinableThread(name: "reactor.probe") {}.join()
     }
 
-    /// Runs `work` on `queue`; without descriptors for a worker, a thread of its own enters the queue.
+    /// Runs `work` on `queue`; without descriptors for a worker, a thread of its own enters the queue. If no thread can be made
+    /// either, libdispatch blocks the caller until one can.
     package static func run(
         on queue: DispatchQueue = .global(qos: .userInitiated), _ work: @escaping @Sendable () -> Void
     ) {
         let work = noted(work)
         do throws(Errno) { try prepare() } catch {
             if (try? JoinableThread(name: "reactor.work", { queue.sync(execute: work) })) != nil { return }
+            SystemCall.writeToStandardError(
+                "Reactor: A thread waits for libdispatch, which can make no worker: \(error). It tries again every second.\n"
+            )
         }
         queue.async(execute: work)
     }

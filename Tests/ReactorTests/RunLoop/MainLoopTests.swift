@@ -84,6 +84,13 @@ import Testing
         #expect(try await probeMainLoop("an unwatched main queue") == ["1", "2", "stopped"])
     }
 
+    @Test func `a main queue without a descriptor, and a worker without a thread, are told`() async throws {
+        let lines = try await probeMainLoop("a missing main queue")
+        #expect(lines.count { $0.contains("Too many open files") } == 1 && lines.last == "stopped")
+        let worker = try await probeMainLoop("a missing worker")
+        #expect(worker.count == 1 && worker.first?.contains("temporarily unavailable") == true)
+    }
+
     @Test(arguments: 0...12)
     func `Dispatch ends no process in which few descriptors are left`(spare: Int) async throws {
         let lines = try await probeMainLoop("first uses of Dispatch", ["\(spare)"])

@@ -2,6 +2,7 @@ import CReactorLinux
 // libdispatch is linked for the main queue's hooks.
 import Dispatch
 import Glibc
+import SystemPackage
 
 /// Drains libdispatch's main queue, and so runs `@MainActor` code.
 ///
@@ -56,8 +57,8 @@ extension RunLoop.Core {
         case .polling(let source):
             if source.isRegistered { mainQueueService = .running(source) } else { source.poll() }
         case .none, .lacking:
-            mainQueueService = .lacking
-            guard let handle = try? mainQueueHandle() else { return }
+            let handle: CInt
+            do throws(Errno) { handle = try mainQueueHandle() } catch { return reportMissingMainQueue(error) }
             let source = MainQueueSource(handle: handle)
             guard !inbox.isClosed, source.join(loop) else { return }
             source.membership.add(.common, common: commonModes)
@@ -67,6 +68,16 @@ extension RunLoop.Core {
             mainQueueService = .polling(source)
             serveMainQueue()
         }
+    }
+
+    /// Says once what may end the process: libdispatch itself does so without a word.
+    private func reportMissingMainQueue(_ error: Errno) {
+        if case .none = mainQueueService {
+            SystemCall.writeToStandardError(
+                "Reactor: The main queue has no descriptor: \(error). libdispatch ends the process if work is sent there "
+                    + "before one is free.\n")
+        }
+        mainQueueService = .lacking
     }
 
     var mainQueue: MainQueueSource? {
