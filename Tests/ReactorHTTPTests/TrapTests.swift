@@ -108,10 +108,13 @@ import Testing
                 getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
                 let next = dup(0)
                 close(next)
-                limit.rlim_cur = rlim_t(next)
+                let limits = [rlim_t(next), limit.rlim_cur]
+                limit.rlim_cur = limits[0]
                 setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
                 let error = session.run("http://127.0.0.1:1/").error
                 precondition(error?.kind == .connect && error?.errno == .tooManyOpenFiles)
+                limit.rlim_cur = limits[1]  // the leak checker opens files
+                setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
             }
         }
     }

@@ -112,8 +112,9 @@ import Testing
         #expect(try await probeMainLoop("iterations without threads") == ["datagrams", "signals"])
     }
 
-    /// libevent ends a process in which it gets no descriptors for a base.
-    @Test func `a loop that another thread leaves no descriptors is refused them, and the process lives`()
+    /// libevent ends a process in which it gets no descriptors for a base. The leak checker finds the bases that it gives up.
+    @Test(.enabled(if: !isSanitized))
+    func `a loop that another thread leaves no descriptors is refused them, and the process lives`()
         async
     {
         await #expect(processExitsWith: .success) {
