@@ -70,8 +70,9 @@ sub judge {
     my ($told) = $run->{output} =~ /^told: (.*)/m;
     my $sentence = (grep { /[a-z]{3}/i } split /\n/, $run->{errors})[0];
     if ($run->{end} =~ /^(hang|spin)$/) {
-        return ('told', "$told, and waits") if $told && $1 eq 'hang';
-        return ($1, $told // ($sentence ? "logged: $sentence" : 'nothing is printed'));
+        my $said = $told // $sentence;
+        return ('told', "$said, and waits") if $said && $1 eq 'hang';
+        return ($1, $said // 'nothing is printed');
     }
     return ('loss', $1) if $run->{output} =~ /^wrong: (.*)/m;
     if ($run->{end} eq 'exit 0') {
@@ -187,8 +188,8 @@ method, the workloads and the verdicts.
 $versions; Linux $kernel.
 
 Each cell is one run of a workload, in which one of its system calls returns one of its errors: the first time, once in the middle,
-or every time. **right**: the result is the same. **told**: the program was told, by an error or by a message of a library that
-ended it. The others break a promise: **hang** (nothing happens, and nothing is said), **spin** (the same, on the processor),
+or every time. **right**: the result is the same. **told**: the program got an error, or a library's message says why the program ended
+or waits. The others break a promise: **hang** (nothing happens, and nothing is said), **spin** (the same, on the processor),
 **crash** (it ends without a message), **loss** (a wrong result), **leak** (descriptors stay open).
 
 | workload | peer | cells | right | told | hang | spin | crash | loss | leak |
