@@ -152,10 +152,21 @@ extension RunLoop.Core {
         meter.passes.add()
         notify(.beforeTimers, mode)
         notify(.beforeSources, mode)
-        let handled = runBlocks(mode)
-        guard performSignalledSources(mode, onlyFirst: onlyFirst) else { return handled }
-        _ = runBlocks(mode)
-        return true
+        var handled = runBlocks(mode)
+        if performSignalledSources(mode, onlyFirst: onlyFirst) {
+            _ = runBlocks(mode)
+            handled = true
+        }
+        if !onlyFirst, !mode.ready.isEmpty { serveMarked(mode) }
+        return handled
+    }
+
+    /// Serves the event sources that the library has marked ready, before the kernel is asked: what they begin to watch then,
+    /// it reports at once.
+    @inline(never)
+    private func serveMarked(_ mode: RunLoop.RunningMode) {
+        if LoopDiagnostics.isAnyOn { permuteReady(mode) }
+        _ = serveReady(mode, onlyFirst: false)
     }
 
     /// How a pass asks the kernel what is ready.

@@ -38,6 +38,30 @@ import Testing
             ])
     }
 
+    @Test func `a pass delivers what a stream has without the kernel before it waits`() {
+        // The first pass in a mode makes what it waits with.
+        let source = loop.hold(.default)
+        loop.poll()
+        source.invalidate()
+        loop.observe { trace("\($0)") }
+        let stream = InputStream(data: [1])
+        let delegate = HandlerDelegate { [trace] stream, event in
+            trace("\(event)")
+            if event == .hasBytesAvailable { stream.close() }
+        }
+        stream.delegate = delegate
+        stream.schedule(in: loop, forMode: .default)
+        stream.open()
+        Timer.scheduled(after: .zero) { _ in trace("timer") }
+        #expect(loop.run(in: .default) == .finished)
+        #expect(
+            trace.all == [
+                "entry", "beforeTimers", "beforeSources", "openCompleted", "hasBytesAvailable",
+                "beforeWaiting",
+                "afterWaiting", "timer", "exit",
+            ])
+    }
+
     @Test
     func `sources are served in their order, common ones among them, equal ones as they were signalled`() {
         let modes: [(Int, RunLoop.Mode)] = [(5, .default), (-1, .common), (5, .common), (0, .default)]

@@ -36,6 +36,31 @@ import Testing
         #expect(loop.poll() == .finished)
     }
 
+    @Test func `bytes that came before a connection was accepted are reported in the next pass`() throws {
+        var (pass, acceptedIn, reportedIn) = (0, 0, 0)
+        var accepted: Connection?
+        loop.observe(.beforeSources) { _ in pass += 1 }
+        let delegate = HandlerDelegate { stream, event in
+            guard event == .hasBytesAvailable else { return }
+            reportedIn = pass
+            loop.stop()
+        }
+        let listener = try addListener(.ipv4Loopback(port: 0)) { _, connection in
+            (accepted, acceptedIn) = (connection, pass)
+            for stream in [connection.streams.input, connection.streams.output] as [Stream] {
+                stream.delegate = delegate
+                stream.schedule(in: loop, forMode: .default)
+                stream.open()
+            }
+        }
+        let client = try SocketPeer(connectedTo: listener.localAddress)
+        client.send([1])
+        #expect(loop.run(in: .default) == .stopped)
+        #expect(reportedIn == acceptedIn + 1)
+        accepted?.close()
+        listener.close()
+    }
+
     @Test(arguments: [false, true])
     func `a listener at the IPv6 wildcard accepts IPv4 unless isIPv6Only is set`(isIPv6Only: Bool) throws {
         var peers: [SocketAddress] = []
