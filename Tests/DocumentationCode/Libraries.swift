@@ -6,6 +6,7 @@ public import Reactor
 public final class WeatherStation {
     private let connection: Connection
 
+    /// Connects with the first question.
     public init(host: String, port: UInt16) {
         connection = Connection(toHost: host, port: port, options: .init(connectTimeout: .seconds(10)))
     }
@@ -24,6 +25,7 @@ public final class WeatherStation {
 public final class FileObserver {
     private let watcher: FileWatcher
 
+    /// Watches the file at `path`, which need not exist.
     public init(
         _ path: FilePath, inModes modes: [RunLoop.Mode] = [.common], handler: @escaping () -> Void
     ) throws(IOError) {
