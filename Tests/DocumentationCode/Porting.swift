@@ -69,3 +69,22 @@ private func runOnAThread(startClients: @escaping @Sendable () -> Void) throws {
     let network = try RunLoopThread(name: "network")
     network.runLoop.perform { startClients() }
 }
+
+private func readSensor() -> Double { 20 }
+
+private final class Poller {
+    private let thread: RunLoopThread
+
+    init() throws { thread = try RunLoopThread(name: "poller") }
+
+    func start() {
+        thread.runLoop.perform {
+            Timer.scheduledTimer(withTimeInterval: 5, repeats: true) { _ in
+                let value = readSensor()
+                RunLoop.main.perform { print(value) }
+            }
+        }
+    }
+
+    func stop() { thread.stop() }
+}
