@@ -60,7 +60,7 @@ extension StreamEngine {
 
     /// Notes that the delegate has no method for an event that it was called for.
     func noteIgnored(_ event: Stream.Event) {
-        state.withLock { _ = $0.ignored.insert(event) }
+        state.withLock { $0.ignored = event.union($0.ignored ?? []) }
     }
 
     fileprivate var isOnLoopOfThread: Bool { state.withLock { $0.machine.isScheduled(on: .current) } }
@@ -76,7 +76,7 @@ extension StreamEngine {
     fileprivate func explanation(hasDelegate: Bool) -> String {
         let (machine, ignored, isWaitedForByTask, isHandedOff, isOnQueue) = state.withLock { state in
             (
-                state.machine, state.ignored, state.taskDelegate?.isInUse, state.handoff != nil,
+                state.machine, state.ignored ?? [], state.taskDelegate?.isInUse, state.handoff != nil,
                 state.queue != nil
             )
         }
@@ -132,7 +132,7 @@ extension StreamEngine: Supervised {
     private var mistake: Complaint? {
         let (machine, ignored, isSubclassed, delegateChanges, isOwned) = state.withLock { state in
             let isOwned = state.handoff != nil || state.taskDelegate != nil
-            return (state.machine, state.ignored, state.isSubclassed, state.delegateChanges, isOwned)
+            return (state.machine, state.ignored ?? [], state.isSubclassed, state.delegateChanges, isOwned)
         }
         guard !isOwned, !machine.isCallingDelegate else { return nil }
         func complaint(_ predicate: String) -> Complaint {

@@ -142,7 +142,7 @@ extension StreamEngine.State {
         if !machine.isOnQueue, signalOwnLoop() { return Next() }
         let (isForLoop, isForQueue) = machine.takeUpdate()
         return Next(
-            loop: isForLoop ? loopSource?.loop : nil, queue: isForQueue ? queue : nil,
+            loop: isForLoop ? loopSource?.loop : nil, queue: isForQueue ? self.queue : nil,
             isHeld: machine.delivery == .held)
     }
 
@@ -161,7 +161,7 @@ extension StreamEngine.State {
     /// Leaves the loop and the queue. Returns what the engine has had on the loop.
     mutating func detach() -> LoopSource? {
         machine.detach()
-        queue = nil
+        self.queue = nil
         isScheduledForTask = false
         return loopSource.take()
     }

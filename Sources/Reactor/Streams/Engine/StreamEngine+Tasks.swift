@@ -81,17 +81,19 @@ extension StreamEngine {
 // MARK: - Putting bytes back
 
 /// Bytes that a task has read and not used: the next ones to read.
-struct PutBackBytes {
+final class PutBackBytes {
     fileprivate var bytes = ByteQueue()
     /// The end or the error that the task has reached behind them.
     fileprivate let ending: Availability
+
+    fileprivate init(ending: Availability) { self.ending = ending }
 }
 
 extension StreamEngine {
     /// Makes bytes that were read the next ones to read. Does nothing once the stream is closed.
     func putBack(_ bytes: [UInt8]) {
         guard !bytes.isEmpty else { return }
-        perform(state.withLock { $0.putBack(bytes) })
+        perform(state.withLock { $0.takeBack(bytes) })
     }
 
     var hasPutBackBytes: Bool { state.withLock { $0.putBack != nil } }
@@ -114,14 +116,15 @@ extension StreamEngine {
 
 extension StreamEngine.State {
     /// What reports that bytes can be moved. The kernel does not report bytes that were put back.
-    var readinessSource: ReadinessSource { putBack == nil ? backend.readinessSource : .backend }
+    var readinessSource: ReadinessSource { self.putBack == nil ? backend.readinessSource : .backend }
 
-    fileprivate mutating func putBack(_ bytes: [UInt8]) -> StreamMachine.Action {
+    fileprivate mutating func takeBack(_ bytes: [UInt8]) -> StreamMachine.Action {
         guard let ending = machine.reopen() else { return .none }
         // A file finds its end again.
         if !backend.putBack(bytes) {
-            if putBack == nil { putBack = PutBackBytes(ending: ending) }
-            putBack!.bytes.prepend(bytes)
+            let putBack = self.putBack ?? PutBackBytes(ending: ending)
+            putBack.bytes.prepend(bytes)
+            self.putBack = putBack
             machine.changeReadinessSource(readinessSource)
         }
         return next
@@ -130,17 +133,18 @@ extension StreamEngine.State {
     /// As ``StreamBackend/readNow(into:)``, of the bytes that were put back first.
     @inline(__always)
     mutating func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
-        putBack == nil ? try backend.readNow(into: &buffer) : takePutBack(into: &buffer)
+        self.putBack == nil ? try backend.readNow(into: &buffer) : takePutBack(into: &buffer)
     }
 
     fileprivate mutating func takePutBack(into buffer: inout MutableRawSpan) -> Transfer {
-        let count = putBack!.bytes.take(into: &buffer)
-        if putBack!.bytes.count == 0 { endPutBack() }
+        let putBack = self.putBack!
+        let count = putBack.bytes.take(into: &buffer)
+        if putBack.bytes.count == 0 { endPutBack() }
         return Transfer(count: count)
     }
 
     private mutating func endPutBack() {
-        guard let ending = putBack.take()?.ending else { return }
+        guard let ending = self.putBack.take()?.ending else { return }
         machine.changeReadinessSource(readinessSource)
         machine.note(ending)
     }

@@ -46,7 +46,7 @@ extension StreamEngine.State {
     private mutating func askBackend() {
         if machine.mustChangeReadinessSource { machine.changeReadinessSource(readinessSource) }
         guard machine.isOpen else { return }
-        if putBack != nil { return machine.note(.ready) }
+        if self.putBack != nil { return machine.note(.ready) }
         // Only for a loop is a file read ahead.
         switch machine.isScheduled ? backend.prepare() : backend.failure.map({ .failed($0) }) {
         case .failed(let error): fail(error)

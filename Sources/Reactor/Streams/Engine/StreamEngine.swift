@@ -6,31 +6,54 @@ import SystemPackage
 /// The engine has a ``StreamSource`` on the loop that the stream is scheduled on. The source is ready when the kernel reports
 /// its descriptor or the engine signals it; then ``serve(on:_:)`` runs on the loop's thread.
 final class StreamEngine: Sendable {
+    /// What each event uses comes first, next to each other.
+    @dynamicMemberLookup
     struct State: ~Copyable {
         var machine: StreamMachine
+        /// Whether the stream is a client's subclass, which may override `delegate` and `write`.
+        var isSubclassed = false
+        /// Whether the stream is on its loop only because a task has used it on no loop.
+        var isScheduledForTask = false
         var backend: any StreamBackend
+        /// The stream, which owns the engine.
+        var stream = WeakReference<Stream>(nil)
+        /// The delegate that the stream was given.
+        var delegate = WeakReference<any StreamDelegate>(nil)
+        private var details: Details?
         /// What the stream has on the loop that the machine has scheduled it on.
         var loopSource: LoopSource?
+        /// Stands for the tasks that use the stream, in the place of a delegate.
+        var taskDelegate: UnparkingDelegate?
+        /// How often the client has set the delegate.
+        var delegateChanges: UInt32 = 0
+
+        init(_ backend: any StreamBackend) {
+            self.backend = backend
+            machine = StreamMachine(backend.event)
+        }
+
+        /// A property of the details, which are made when one is set.
+        subscript<Value>(dynamicMember property: ReferenceWritableKeyPath<Details, Value?>) -> Value? {
+            @inline(__always) get { details?[keyPath: property] }
+            set {
+                if details == nil, newValue != nil { details = Details() }
+                details?[keyPath: property] = newValue
+            }
+        }
+    }
+
+    /// What few streams have.
+    ///
+    /// `@unchecked Sendable`: only the state refers to it, which the engine's lock guards.
+    final class Details: @unchecked Sendable {
         /// What tasks have read and not used, which comes before the bytes of the backend.
         var putBack: PutBackBytes?
         /// The queue that events are delivered on, if not on a loop.
         var queue: StreamQueue?
         /// The hand-off that owns the stream, until the stream is closed.
         var handoff: HandoffBinding?
-        /// Stands for the tasks that use the stream, in the place of a delegate.
-        var taskDelegate: UnparkingDelegate?
-        /// Whether the stream is on its loop only because a task has used it on no loop.
-        var isScheduledForTask = false
         /// The events that went to a delegate without a method for them.
-        var ignored: Stream.Event = []
-        /// The stream, which owns the engine.
-        var stream = WeakReference<Stream>(nil)
-        /// The delegate that the stream was given.
-        var delegate = WeakReference<any StreamDelegate>(nil)
-        /// How often the client has set the delegate.
-        var delegateChanges = 0
-        /// Whether the stream is a client's subclass, which may override `delegate` and `write`.
-        var isSubclassed = false
+        var ignored: Stream.Event?
         var name: ItemName?
         /// In debug mode, the pipe that a child of this process writes to, if the stream reads that.
         var childOutput: SharedDescriptor?
@@ -49,7 +72,7 @@ final class StreamEngine: Sendable {
 
     init(_ backend: any StreamBackend, subject: String? = nil) {
         givenSubject = subject
-        state = Mutex(State(machine: StreamMachine(backend.event), backend: backend))
+        state = Mutex(State(backend))
     }
 
     /// Makes `stream` the owner, for which events are delivered.
@@ -110,8 +133,8 @@ final class StreamEngine: Sendable {
         _ delegate: (any StreamDelegate)?, isOther: Bool, _ state: inout State
     ) -> Bool {
         state.delegate = WeakReference(delegate)
-        state.ignored = []
-        state.delegateChanges += 1
+        state.ignored = nil
+        state.delegateChanges &+= 1
         return delegate != nil && state.machine.setDelegate(isOther: isOther) && state.machine.isScheduled
     }
 
@@ -284,7 +307,7 @@ extension StreamEngine {
 
 extension StreamEngine.State {
     /// Whether the client may set the offset.
-    fileprivate var mayMove: Bool { machine.status == .notOpen || machine.isOpen && handoff == nil }
+    fileprivate var mayMove: Bool { machine.status == .notOpen || machine.isOpen && self.handoff == nil }
 }
 
 extension StreamEngine {
