@@ -14,8 +14,10 @@ struct LoopBound<Value>: @unchecked Sendable {
     }
 
     var value: Value {
-        owner.requireCurrent("\(Value.self)")
-        return guarded
+        @inline(__always) _read {
+            owner.requireCurrent("\(Value.self)")
+            yield guarded
+        }
     }
 }
 

@@ -7,7 +7,7 @@ import SystemPackage
 ///
 /// A source belongs to one loop, which retains it, and ends it when the loop ends. A source in a loop belongs to the loop's
 /// thread; every method but ``explain()`` traps on another.
-public class EventSource: CustomStringConvertible {
+public class EventSource: Watch, CustomStringConvertible {
     // The properties that every event uses come first, next to each other.
     //
     // `@exclusivity(unchecked)`: one thread uses these, and no access to one of them calls a client's code. The checks would
@@ -17,8 +17,6 @@ public class EventSource: CustomStringConvertible {
     final private(set) var watchedInterest: Readiness
     /// Whether the source is being served. It is not served again meanwhile, however deep activations nest.
     final private(set) var isInCallback = false
-    /// The loop's poll in which the kernel has reported what is being served.
-    final private(set) var reportedAt = Poll.unknown
     /// Whether the library itself has made the source ready; see ``markReady()``.
     final private(set) var isMarkedReady = false
     final private(set) var isEnded = false
@@ -28,8 +26,8 @@ public class EventSource: CustomStringConvertible {
     final var isPaused = false
     /// What makes the source ready; see ``markReady(after:)``.
     final var wakeTimer: Timer?
-    /// One for each mode that has run; none while there is nothing to record.
-    @safe @exclusivity(unchecked) final private var watches = SmallArray<Watch>()
+    /// One for each further mode that has run.
+    @safe @exclusivity(unchecked) final private var otherWatches: [Watch] = []
     /// Whether there is something to do when the callback has returned.
     final private var hasWorkAfterCallback = false
     /// The descriptor. It changes only in sources of the library's own, which no other thread can ask for their names.
@@ -61,9 +59,8 @@ public class EventSource: CustomStringConvertible {
         self.number = number
         watchedInterest = interest
         identification = Mutex(Identification(name: name))
+        super.init(of: nil)
     }
-
-    deinit { endWatches() }
 
     // MARK: For subclasses
 
@@ -205,16 +202,16 @@ public class EventSource: CustomStringConvertible {
 // MARK: - In a loop
 
 extension EventSource {
-    private final var isWatched: Bool { !watches.isEmpty }
+    private final var isWatched: Bool { isWatching || !otherWatches.isEmpty }
 
     /// Whether there may be something to record.
     final var mayRecord: Bool { isWatched || isMarkedReady || !watchedInterest.isEmpty }
 
     /// Whether the kernel watches the descriptor, or will as soon as the source is interested in something.
-    final var hasPoller: Bool { watches.contains { $0.hasPoller } }
+    final var hasPoller: Bool { hasPollerInMode || otherWatches.contains { $0.hasPollerInMode } }
 
     /// Whether the kernel watches the descriptor, in any mode.
-    final var isRegistered: Bool { watches.contains { $0.isRegistered } }
+    final var isRegistered: Bool { isRegisteredInMode || otherWatches.contains { $0.isRegisteredInMode } }
 
     /// Whether it is in the mode that its loop runs in.
     final var isInRunningMode: Bool {
@@ -255,35 +252,34 @@ extension EventSource {
         let mode = state.mode.index
         var known: Watch?
         eachWatch { if $0.mode == mode { known = $0 } }
-        let watch = known ?? Watch(for: self, mode: mode, in: state.ready)
+        let watch = known ?? (isWatching ? Watch(of: self) : self)
         if let poller = state.poller { watch.use(poller) }
         let interest = armedInterest
-        if known != nil || !interest.isEmpty { try watch.setInterest(interest, of: self) }
+        do throws(Errno) {
+            if known != nil || !interest.isEmpty { try watch.setInterest(interest, of: self) }
+        } catch {
+            if known == nil { watch.endWatch() }
+            throw error
+        }
         guard known == nil else { return }
-        watches.append(watch)
+        watch.begin(mode, in: state.ready)
+        if watch !== self { otherWatches.append(watch) }
         if isMarkedReady { watch.record(.marked) }
     }
 
-    /// Calls `body` with each watch. It loads one after the other: a copy of their array would count its references.
+    /// Calls `body` with each watch.
     @inline(__always)
     private final func eachWatch<Failure>(_ body: (Watch) throws(Failure) -> Void) throws(Failure) {
-        if let first = watches.first { try body(first) }
-        if watches.hasOthers { for watch in watches.others { try body(watch) } }
+        if isWatching { try body(self) }
+        if !otherWatches.isEmpty { for watch in otherWatches { try body(watch) } }
     }
 
-    private final func endWatches() {
-        guard isWatched else { return }
-        let ended = exchange(&watches, with: SmallArray())
-        ended.each { $0.end() }
-    }
+    private final func endWatches() { endWatches(except: ModeSet()) }
 
     /// Ends the registrations in all modes but those of `kept`.
     final func endWatches(except kept: ModeSet) {
-        watches.removeAll { watch in
-            if kept.contains(RunLoop.Mode(watch.mode)) { return false }
-            watch.end()
-            return true
-        }
+        eachWatch { if !kept.contains(RunLoop.Mode($0.mode)) { $0.endWatch() } }
+        if !otherWatches.isEmpty { otherWatches.removeAll { !$0.isWatching } }
     }
 
     private final func setInterestOfWatches(_ interest: Readiness) throws(Errno) {
@@ -303,16 +299,17 @@ extension EventSource {
     /// Makes the source ready without the kernel: the next pass in any of its modes serves it.
     final func markReady() {
         isMarkedReady = true
-        guard let loop else { return }
-        if !isWatched { loop.useCore { $0.watch(self) } }
+        guard loop != nil else { return }
+        if !isWatched { loop!.useCore { $0.watch(self) } }
         eachWatch { $0.record(.marked) }
-        loop.inbox.wakeIfHosted()
+        // Counts no references.
+        unsafe Unmanaged.passUnretained(loop!)._withUnsafeGuaranteedRef { $0.inbox.wakeIfHosted() }
     }
 
     /// Serves what a watch has recorded, and returns whether that counts as handling a source.
     @inline(always)
     final func serveRecorded(_ readiness: Readiness, reportedAt: Poll) -> Bool {
-        if watches.hasOthers { eachWatch { _ = $0.takeReadiness() } }
+        if !otherWatches.isEmpty { eachWatch { _ = $0.takeReadiness() } }
         let readiness = readiness.intersection(watchedInterest.union(.marked))
         guard !isEnded, !readiness.isEmpty else { return false }
         guard !isInCallback else {

@@ -8,72 +8,91 @@ import SystemPackage
 /// epoll(7) of its own. What the library itself has marked ready is recorded here as well, which needs no registration, and no
 /// poller.
 ///
+/// A source is its own watch in the first mode, and has another one for each further mode.
+///
 /// `@safe`: the source is only used while something is recorded, and then it is alive; see `source`.
 @safe
-final class Watch {
-    /// Proof: the source ends its watches with itself, and each of them when it leaves their mode. So a source that is to
-    /// be served is in the loop's tables, which retain it; and before it is taken out of them within its callback, it
-    /// retains itself until that has returned (``EventSource/outliveCallback()``). An event counts no references.
-    fileprivate let source: Unmanaged<EventSource>
-    private let queue: ReadyQueue
+@_documentation(visibility: internal)
+public class Watch {
+    /// Set by `init`. Proof: the source ends its watches with itself, and each of them when it leaves their mode. So a source
+    /// that is to be served is in the loop's tables, which retain it; and before it is taken out of them within its callback,
+    /// it retains itself until that has returned (``EventSource/outliveCallback()``). An event counts no references.
+    final private var owner: Unmanaged<EventSource>?
+    /// Nil while there is nothing to record. Proof: the loop owns its modes' queues, and ends its sources before.
+    final private var queue: Unmanaged<ReadyQueue>?
     /// The mode's number.
-    let mode: Int32
+    final private(set) var mode: Int32 = -1
     /// What was recorded and has not been served yet. While it is not empty the watch is in the queue.
-    fileprivate var readiness: Readiness = []
-    /// The poll in which the kernel has last reported.
-    fileprivate var reportedAt = Poll.unknown
-    /// Nil while the loop has no descriptors for one: then only what is marked is recorded.
-    fileprivate var poller: Poller?
-    /// Unchecked, because one thread uses them, and no access to one calls a client's code.
-    @safe @exclusivity(unchecked) private var reading: Registration?
-    @safe @exclusivity(unchecked) private var writing: Registration?
-    @safe @exclusivity(unchecked) private var peerWatch: PeerWatch?
-
+    final fileprivate var readiness: Readiness = []
     // The queue's.
-    fileprivate var isQueued = false
+    final fileprivate var isQueued = false
     /// The round of serving in which it was queued.
-    fileprivate var round: UInt32 = 0
+    final fileprivate var round: UInt32 = 0
     /// The neighbours.
-    fileprivate var previous: ReadyQueue.Link?
-    fileprivate var next: ReadyQueue.Link?
+    final fileprivate var previous: ReadyQueue.Link?
+    final fileprivate var next: ReadyQueue.Link?
+    /// The poll in which the kernel has reported what was recorded last, or is being served.
+    final var reportedAt = Poll.unknown
+    /// Nil while the loop has no descriptors for one: then only what is marked is recorded.
+    final fileprivate var poller: Poller?
+    /// Unchecked, because one thread uses them, and no access to one calls a client's code.
+    @safe @exclusivity(unchecked) final private var reading: Registration?
+    @safe @exclusivity(unchecked) final private var writing: Registration?
+    @safe @exclusivity(unchecked) final private var peerWatch: PeerWatch?
 
-    init(for source: EventSource, mode: Int32, in queue: ReadyQueue) {
-        unsafe self.source = .passUnretained(source)
-        self.mode = mode
-        self.queue = queue
+    /// - Parameter source: The source in another mode; nil for the source itself.
+    init(of source: EventSource?) {
+        unsafe owner = .passUnretained(source ?? unsafeDowncast(self, to: EventSource.self))
     }
 
-    deinit { queue.remove(ReadyQueue.Link(self)) }
+    deinit { leaveQueue() }
+
+    fileprivate final var source: Unmanaged<EventSource> { unsafe owner.unsafelyUnwrapped }
+
+    private final func leaveQueue() {
+        unsafe queue?._withUnsafeGuaranteedRef { $0.remove(ReadyQueue.Link(self)) }
+    }
+
+    /// Begins to record for a mode.
+    final func begin(_ mode: Int32, in queue: ReadyQueue) {
+        self.mode = mode
+        unsafe self.queue = .passUnretained(queue)
+    }
+
+    /// Whether there may be something to record.
+    final var isWatching: Bool { unsafe queue != nil }
 
     /// Ends the registrations and drops what was recorded, at once, though the watch may be being served.
-    func end() {
+    final func endWatch() {
         endRegistrations()
         readiness = []
-        queue.remove(ReadyQueue.Link(self))
+        leaveQueue()
+        unsafe queue = nil
+        poller = nil
     }
 
     // MARK: What is watched
 
-    fileprivate var descriptor: CInt { unsafe source._withUnsafeGuaranteedRef { $0.number } }
+    final fileprivate var descriptor: CInt { unsafe source._withUnsafeGuaranteedRef { $0.number } }
 
     /// Watches nothing any more, before the source takes another descriptor.
-    func endRegistrations() {
+    final func endRegistrations() {
         reading = nil
         writing = nil
         peerWatch = nil
     }
 
-    var hasPoller: Bool { poller != nil }
+    final var hasPollerInMode: Bool { poller != nil }
 
     /// Whether the kernel watches the descriptor.
-    var isRegistered: Bool { reading != nil || writing != nil }
+    final var isRegisteredInMode: Bool { reading != nil || writing != nil }
 
-    func use(_ poller: Poller) { self.poller = poller }
+    final func use(_ poller: Poller) { self.poller = poller }
 
     /// Makes `interest` what the kernel watches for. On an error nothing that was watched before is lost.
     ///
     /// - Parameter source: The watch's.
-    func setInterest(_ interest: Readiness, of source: EventSource) throws(Errno) {
+    final func setInterest(_ interest: Readiness, of source: EventSource) throws(Errno) {
         guard let poller else { return }
         if peerWatch != nil || interest.contains(.peerEnded) {
             try setInterestWithPeer(interest, of: source, on: poller)
@@ -83,7 +102,8 @@ final class Watch {
     }
 
     @inline(__always)
-    private func setTransfers(_ interest: Readiness, of source: EventSource, on poller: Poller) throws(Errno)
+    final private func setTransfers(_ interest: Readiness, of source: EventSource, on poller: Poller)
+        throws(Errno)
     {
         // What is new comes first: if that fails, what was registered still is.
         let isReadingNew = interest.contains(.readable) && reading == nil
@@ -99,7 +119,7 @@ final class Watch {
     }
 
     @inline(never)
-    private func setInterestWithPeer(_ interest: Readiness, of source: EventSource, on poller: Poller)
+    final private func setInterestWithPeer(_ interest: Readiness, of source: EventSource, on poller: Poller)
         throws(Errno)
     {
         let isNew = peerWatch == nil
@@ -111,7 +131,7 @@ final class Watch {
         if !interest.contains(.peerEnded) { peerWatch = nil }
     }
 
-    private func register(
+    final private func register(
         _ source: EventSource, for interest: Readiness, on poller: Poller
     ) throws(Errno) -> Registration {
         try unsafe poller.register(
@@ -122,24 +142,24 @@ final class Watch {
 
     /// Keeps `readiness` for the loop to serve.
     @inline(__always)
-    func record(_ readiness: Readiness) {
+    final func record(_ readiness: Readiness) {
         self.readiness.formUnion(readiness)
-        queue.append(ReadyQueue.Link(self))
+        unsafe queue?._withUnsafeGuaranteedRef { $0.append(ReadyQueue.Link(self)) }
     }
 
     /// Keeps only what is still wanted of what was recorded.
-    func narrow(to interest: Readiness) { readiness.formIntersection(interest) }
+    final func narrow(to interest: Readiness) { readiness.formIntersection(interest) }
 
     /// Polls the descriptor again and discards stale readiness, if the source asks for that.
     @inline(never)
-    func confirm() {
+    final func confirm() {
         guard unsafe source.takeUnretainedValue().confirmsLateReadiness, readiness != .marked else { return }
         guard let events = try? SystemCall.poll(descriptor, for: readiness.pollEvents) else { return }
         narrow(to: Readiness(poll: events).union(.marked))
     }
 
     /// Takes what was recorded, so that it is not served once more.
-    func takeReadiness() -> Readiness {
+    final func takeReadiness() -> Readiness {
         let taken = readiness
         readiness = []
         return taken

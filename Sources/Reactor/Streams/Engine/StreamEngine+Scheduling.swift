@@ -48,6 +48,11 @@ struct LoopSource {
         source = LoopBound(StreamSource(of: engine, keeping: kept), owner: loop.identity)
     }
 
+    /// Makes the source ready, on its loop's thread.
+    borrowing func markReady() {
+        if !source.value.isMarkedReady { source.value.markReady() }
+    }
+
     /// Ends the source on its loop's thread.
     func end() {
         if loop.isCurrent { return source.value.cancel() }

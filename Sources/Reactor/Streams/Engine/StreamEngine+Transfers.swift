@@ -19,11 +19,11 @@ extension StreamEngine.State {
     /// - Returns: Whether the source is signalled.
     mutating func signalOwnLoop() -> Bool {
         guard machine.mustDeliver || machine.mustReportPass, !machine.isBehind,
-            let source = source(on: .current)?.value
+            machine.isScheduled(on: .current), loopSource != nil
         else {
             return false
         }
-        if !source.isMarkedReady { source.markReady() }
+        loopSource!.markReady()
         return true
     }
 
