@@ -104,6 +104,7 @@ struct ModeSet: Hashable {
 
     init(_ mode: RunLoop.Mode) { insert(mode) }
 
+    @inline(__always)
     init(_ modes: some Sequence<RunLoop.Mode>) {
         for mode in modes { insert(mode) }
     }
@@ -128,13 +129,18 @@ struct ModeSet: Hashable {
     }
 
     @discardableResult
+    @inline(__always)
     mutating func insert(_ mode: RunLoop.Mode) -> Bool {
+        guard mode.index < 32 else { return insertOther(mode) }
+        let bit: UInt32 = 1 &<< UInt32(mode.index)
+        defer { low |= bit }
+        return low & bit == 0
+    }
+
+    @inline(never)
+    private mutating func insertOther(_ mode: RunLoop.Mode) -> Bool {
         guard !contains(mode) else { return false }
-        if mode.index < 32 {
-            low |= 1 << UInt32(mode.index)
-        } else {
-            others = InternedModes(others.indices.union([mode.index]))
-        }
+        others = InternedModes(others.indices.union([mode.index]))
         return true
     }
 
