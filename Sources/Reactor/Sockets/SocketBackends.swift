@@ -81,6 +81,7 @@ final class SocketInput: SocketHalf, InputBackend {
         failure.map { .failed($0) } ?? (connection.hasReceived ? .ready : .waiting)
     }
 
+    @inline(__always)
     func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
         guard connection.isPlain else { return nil }
         // The socket cannot be closed during the call: closing the stream takes the engine's lock first.
@@ -157,6 +158,7 @@ final class SocketOutput: SocketHalf, BufferedOutput {
 
     var stallLimits: WriteBuffer.Limits { connection.state.withLock { $0.limits } }
 
+    @inline(__always)
     func writeNow(_ bytes: RawSpan) throws(Errno) -> Transfer? {
         guard connection.isPlain, !connection.bufferSlot.hasBuffer else { return nil }
         // As in ``SocketInput/readNow(into:)``.

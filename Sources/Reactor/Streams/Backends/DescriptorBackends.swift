@@ -33,6 +33,7 @@ final class DescriptorInput: InputBackend {
     /// The kernel reports readiness.
     func prepare() -> Availability { .waiting }
 
+    @inline(__always)
     func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
         guard canTry.load(ordering: .relaxed) else { return nil }
         // The descriptor cannot be closed during the call: closing the stream takes the engine's lock first.

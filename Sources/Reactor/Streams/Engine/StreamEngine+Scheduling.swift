@@ -13,6 +13,8 @@ final class StreamSource: EventSource {
         super.init(-1, for: [])
     }
 
+    func signal() { if !isMarkedReady { markReady() } }
+
     override func releaseResources() { kept = nil }
 
     override func serve(_ readiness: Readiness) -> Bool {
@@ -48,10 +50,8 @@ struct LoopSource {
         source = LoopBound(StreamSource(of: engine, keeping: kept), owner: loop.identity)
     }
 
-    /// Makes the source ready, on its loop's thread.
-    borrowing func markReady() {
-        if !source.value.isMarkedReady { source.value.markReady() }
-    }
+    /// Has the loop, this thread's, serve the stream in its next pass.
+    func signal() { source.value.signal() }
 
     /// Ends the source on its loop's thread.
     func end() {
@@ -314,7 +314,7 @@ extension RunLoop.Core {
             try? source.changeInterest([])
             return engine.failWatching(error, on: loop)
         }
-        if update.isSignalled, !source.isMarkedReady { source.markReady() }
+        if update.isSignalled { source.signal() }
     }
 }
 

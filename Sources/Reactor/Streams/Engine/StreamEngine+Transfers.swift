@@ -18,12 +18,8 @@ extension StreamEngine.State {
     ///
     /// - Returns: Whether the source is signalled.
     mutating func signalOwnLoop() -> Bool {
-        guard machine.mustDeliver || machine.mustReportPass, !machine.isBehind,
-            machine.isScheduled(on: .current), loopSource != nil
-        else {
-            return false
-        }
-        loopSource!.markReady()
+        guard machine.mustSignal, loopSource?.loop.identity.isCurrent == true else { return false }
+        loopSource!.signal()
         return true
     }
 

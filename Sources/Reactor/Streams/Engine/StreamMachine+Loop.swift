@@ -57,14 +57,24 @@ extension StreamMachine {
     /// Events are delivered on a queue from now on.
     mutating func joinQueue() { isOnQueue = true }
 
-    /// Whether the engine has to ask the backend, or do something, after a change.
-    @inline(__always)
-    var mayHaveNext: Bool { mayDeliver && (mustAskBackend || isBehind || mustDeliver) }
+    // `mutating`, though they change nothing: a copy of the machine would cost more than the answer.
+
+    /// Whether the engine may have to ask the backend, or do something, after a change.
+    var mayHaveNext: Bool {
+        @inline(__always) mutating get { delivery == .idle && (mustDeliver || mustAskBackend || isBehind) }
+    }
+
+    /// Whether the loop, which is up to date, has to serve the stream in its next pass.
+    var mustSignal: Bool {
+        @inline(__always) mutating get { (mustDeliver || mustReportPass) && isScheduled && !isBehind }
+    }
 
     /// What the engine has to do after a change.
     var next: Action {
-        guard mayDeliver else { return .none }
-        return isBehind ? .update : mustDeliver ? .signal : .none
+        mutating get {
+            guard mayDeliver else { return .none }
+            return isBehind ? .update : mustDeliver ? .signal : .none
+        }
     }
 
     /// Whether to update the loop, because it is behind or has an event to deliver, and whether to enqueue a callback, or a
@@ -102,11 +112,12 @@ extension StreamMachine {
     }
 
     /// Whether to update the loop's registration now. An update that the end makes superfluous is left out.
-    @inline(__always)
     var isBehind: Bool {
-        guard let isDisarmed = loopSchedule?.isDisarmed else { return false }
-        if !loopSchedule!.isUpToDate { return true }
-        return needsWatch(isDisarmed: isDisarmed) != loopSchedule!.isWatched && !isEnding
+        @inline(__always) mutating get {
+            guard let isDisarmed = loopSchedule?.isDisarmed else { return false }
+            if !loopSchedule!.isUpToDate { return true }
+            return needsWatch(isDisarmed: isDisarmed) != loopSchedule!.isWatched && !isEnding
+        }
     }
 
     /// Whether the loop's next pass delivers the end or an error. Clients close the stream then, which ends the registration.
