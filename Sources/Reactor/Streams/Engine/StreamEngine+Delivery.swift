@@ -62,7 +62,6 @@ extension StreamEngine {
             let isDelivered = recipient.receive(event)
             @inline(__always)
             func end(_ state: inout sending State) -> sending Step? {
-                if isDelivered, state.machine.endsRegularDelivery() { return nil }
                 if isDelivered, state.machine.endsLastDelivery() {
                     let action = state.next
                     return action == .none ? nil : .other(action)

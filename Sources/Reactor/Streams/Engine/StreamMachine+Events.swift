@@ -100,18 +100,17 @@ extension StreamMachine {
     ) -> Action {
         // A loop that the stream has left may still hold a report.
         guard isScheduled(on: loop) else { return .none }
-        guard case .made(let poll) = report, isFresh(poll), isRegular(.idle) else {
+        guard case .made(let poll) = report, isFresh(poll), isRegular else {
             return serveSlowly(report, isInRunningMode)
         }
         (delivery, isUnacknowledged, batchBits) = (.underway, true, 0)
         return .deliver(event)
     }
 
-    /// Whether nothing is pending or left to do, and the kernel alone reports more: then a report is delivered at once, and
-    /// nothing follows from it once the delegate has answered.
+    /// Whether nothing is pending or left to do, and the kernel alone reports more: then a report is delivered at once.
     @inline(__always)
-    private func isRegular(_ delivery: Delivery) -> Bool {
-        self.delivery == delivery && status == .open && readinessSource == .kernel && room == .assumed
+    private var isRegular: Bool {
+        delivery == .idle && status == .open && readinessSource == .kernel && room == .assumed
             && delegateState == .expected && pendingBits == 0 && !isUnacknowledged && !isOnQueue
             && loopSchedule?.isSettled == true
     }
@@ -163,14 +162,6 @@ extension StreamMachine {
             restore(event)
         }
         return .none
-    }
-
-    /// Ends the delivery of an event, if the delegate has answered it and nothing follows from that.
-    @inline(__always)
-    mutating func endsRegularDelivery() -> Bool {
-        guard isRegular(.underway) else { return false }
-        delivery = .idle
-        return true
     }
 
     /// Ends the delivery of an event, if the batch has no more.
