@@ -6,10 +6,20 @@ var words: [Connection: String] = [:]
 let queue = DispatchQueue(label: "count")
 
 try await RunLoop.main.withGracefulShutdown(grace: .seconds(5)) { shutdown in
-    async let _ = followLog()
-    try await Listener.run(at: .ipv6Any(port: 7020), limit: 1000) { try await serve($0, until: shutdown) }
+    try await withThrowingTaskGroup { group in
+        group.addTask { try await followLog() }
+        group.addTask { try await listen(until: shutdown) }
+        // What ends first, by an error or not, ends the other.
+        try await group.next()
+        group.cancelAll()
+    }
 }
 print("ended")
+
+@MainActor
+func listen(until shutdown: GracefulShutdown) async throws {
+    try await Listener.run(at: .ipv6Any(port: 7020), limit: 1000) { try await serve($0, until: shutdown) }
+}
 
 @MainActor
 func serve(_ client: Connection, until shutdown: GracefulShutdown) async throws {
