@@ -346,7 +346,7 @@ private func writeLog() throws {
 private func serveTheInternet() async throws {
     let options = Listener.Options(
         connection: .init(
-            connectTimeout: .seconds(10), idleTimeout: .seconds(60), writeTimeout: .seconds(30),
+            connectTimeout: .seconds(10), idleTimeout: .seconds(90), writeTimeout: .seconds(30),
             sendBufferSize: 65_536, receiveBufferSize: 65_536))
     try await RunLoop.main.withGracefulShutdown(grace: .seconds(5)) { shutdown in
         try await Listener.run(
