@@ -23,7 +23,7 @@ static inline void mark(bool begins) {
     if (write(-1, &byte, begins ? 0 : 1) >= 0) abort();
 }
 
-static inline _Noreturn void end(int status, const char *kind, const char *format, va_list arguments) {
+__attribute__((noreturn)) static inline void end(int status, const char *kind, const char *format, va_list arguments) {
     mark(false);
     fputs(kind, stdout);
     vprintf(format, arguments);
@@ -33,21 +33,21 @@ static inline _Noreturn void end(int status, const char *kind, const char *forma
 }
 
 /// The library has reported an error.
-static inline _Noreturn void told(const char *format, ...) {
+__attribute__((noreturn)) static inline void told(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     end(1, "told: ", format, arguments);
 }
 
 /// The promise was not kept, and no error was reported.
-static inline _Noreturn void fail(const char *format, ...) {
+__attribute__((noreturn)) static inline void fail(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
     end(2, "wrong: ", format, arguments);
 }
 
 /// The promise was kept. Called when everything is closed that the workload has opened.
-static inline _Noreturn void right(const char *result) {
+__attribute__((noreturn)) static inline void right(const char *result) {
     mark(false);
     int counts[2] = {0, 0}; // of files, pipes and sockets; of counters, timers and epolls
     struct stat status;

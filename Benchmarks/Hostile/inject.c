@@ -1,8 +1,12 @@
-// inject [OPTION]… -- COMMAND…  Runs a command, and returns an error from chosen system calls of it in the kernel's place.
+// inject [OPTION]… -- COMMAND…  Runs a command, and returns an error from chosen system calls of it in the kernel's place;
+//                               or limits its descriptors; or stops and continues it.
 //
 //   --call CALL@KIND   the system call, as --record names it; without @KIND on any descriptor
 //   --error NAME       what it returns, such as EMFILE
 //   --when N           only the N-th call; without it, every one
+//   --descriptors N    lets the command open only N more descriptors than are open at the begin (prlimit(2))
+//   --stops yes        stops the command and continues it (SIGSTOP, SIGCONT), about once a millisecond
+//   --stop N           stops it once for 300 ms, at its N-th system call
 //   --record FILE      writes CALL@KIND and how often the command has made it, one a line
 //   --report FILE      writes how the command ended; without it, to standard error
 //   --deadline MS      ends a command that takes longer; 3,000 without it
@@ -14,7 +18,7 @@
 // replaces the call by its error. close(2) is executed all the same: Linux closes the descriptor whatever close returns.
 //
 // The report has one line: what happened (exit N, signal N, spin, hang), then injected=N processor=MS wall=MS. spin is a hang
-// that takes more than 5 % of a processor.
+// that takes more than 5 % of a processor. A limit is injected once, and each stop counts.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,8 +54,9 @@ static const struct { const char *name; long number; } calls[] = {
 static struct {
     const char *call, *record, *report;
     long number;
-    int error, when, deadline;
-} options = {.number = -1, .deadline = 3000};
+    int error, when, deadline, descriptors, stop;
+    bool stops;
+} options = {.number = -1, .deadline = 3000, .descriptors = -1};
 
 static pid_t program;
 static enum { before, during, after } phase;
@@ -198,6 +203,49 @@ static void note(const char *name) {
     record[i].count++;
 }
 
+// MARK: - Limits and stops
+
+static struct rlimit old_limit;
+
+/// Sets the limit to the number of the (N + 1)-th free descriptor, because the kernel returns the lowest free number.
+static void limit_descriptors(void) {
+    char path[64];
+    for (int descriptor = 0, left = options.descriptors;; descriptor++) {
+        snprintf(path, sizeof path, "/proc/%d/fd/%d", program, descriptor);
+        if (faccessat(AT_FDCWD, path, F_OK, AT_SYMLINK_NOFOLLOW) == 0 || left-- > 0) continue;
+        if (prlimit(program, RLIMIT_NOFILE, NULL, &old_limit)) fail("prlimit");
+        struct rlimit limit = {(rlim_t)descriptor, old_limit.rlim_max};
+        if (prlimit(program, RLIMIT_NOFILE, &limit, NULL)) fail("prlimit");
+        injected++;
+        return;
+    }
+}
+
+/// The programs that a child executes, and the report, are not limited.
+static void lift_limit(pid_t task) {
+    if (old_limit.rlim_cur) prlimit(task, RLIMIT_NOFILE, &old_limit, NULL);
+}
+
+static bool is_stopped;
+static long stopped_until;
+
+static void stop(long duration) {
+    kill(program, SIGSTOP);
+    is_stopped = true;
+    stopped_until = now() + duration;
+    injected++;
+}
+
+/// Stops the program if it runs, and continues it if its stop is over. Called at each tick of the clock.
+static void alternate(void) {
+    if (!is_stopped) {
+        if (options.stops && phase == during) stop(0);
+    } else if (now() >= stopped_until) {
+        kill(program, SIGCONT);
+        is_stopped = false;
+    }
+}
+
 // MARK: - Children that have called execve(2): their calls are not the program's
 
 static pid_t strangers[4096];
@@ -210,7 +258,9 @@ static bool is_stranger(pid_t task) {
 }
 
 static void begin_program(pid_t task) {
-    if (task != program && stranger_count < sizeof strangers / sizeof *strangers) strangers[stranger_count++] = task;
+    if (task == program) return;
+    if (stranger_count < sizeof strangers / sizeof *strangers) strangers[stranger_count++] = task;
+    lift_limit(task);
 }
 
 // MARK: - The tracer
@@ -221,7 +271,7 @@ static _Noreturn void start(char **command, int gate) {
     if (read(gate, &byte, 1) != 1) _exit(125);
     close(gate);
     setsid();
-    uint32_t chosen = options.record ? SECCOMP_RET_TRACE : SECCOMP_RET_ALLOW;
+    uint32_t chosen = options.record || options.stop ? SECCOMP_RET_TRACE : SECCOMP_RET_ALLOW;
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)options.number, 0, 1),
@@ -252,8 +302,11 @@ static enum __ptrace_request handle_call(pid_t task) {
     if (ptrace(PTRACE_GETREGS, task, 0, &registers)) return PTRACE_CONT;
     if (registers.orig_rax == SYS_write && (int)registers.rdi == -1) {
         phase = registers.rdx ? after : during;
+        if (phase == during && options.descriptors >= 0) limit_descriptors();
+        if (phase == after) lift_limit(program);
         return PTRACE_CONT;
     }
+    if (options.stop && phase == during && !is_stranger(task) && ++made == options.stop) stop(300);
     if (options.record && phase == during && !is_stranger(task)) note(describe(task, &registers));
     if (!is_chosen(task, &registers)) return PTRACE_CONT;
     injected++;
@@ -290,7 +343,13 @@ static void resume(pid_t task, int status) {
     }
 }
 
-static void tick(int signal) { (void)signal; } // interrupts wait4(2)
+static volatile sig_atomic_t has_ticked;
+
+/// Interrupts wait4(2).
+static void tick(int signal) {
+    (void)signal;
+    has_ticked = true;
+}
 
 /// Follows the program until it ends or its time is over; writes what happened into `text`.
 static void follow(char *text, size_t size) {
@@ -302,6 +361,8 @@ static void follow(char *text, size_t size) {
         long time = now() - begin;
         if (task == program && !WIFSTOPPED(status)) break;
         if (task > 0 && WIFSTOPPED(status)) resume(task, status);
+        if (has_ticked) alternate();
+        has_ticked = false;
         if (time >= options.deadline - 1000 && !sampled) sampled = processor_time();
         if (time >= options.deadline) {
             long total = processor_time();
@@ -323,12 +384,16 @@ static char **parse(int count, char **arguments) {
         if (strcmp(name, "--call") == 0) options.call = value;
         else if (strcmp(name, "--error") == 0) options.error = error_named(value);
         else if (strcmp(name, "--when") == 0) options.when = atoi(value);
+        else if (strcmp(name, "--descriptors") == 0) options.descriptors = atoi(value);
+        else if (strcmp(name, "--stops") == 0) options.stops = true;
+        else if (strcmp(name, "--stop") == 0) options.stop = atoi(value);
         else if (strcmp(name, "--record") == 0) options.record = value;
         else if (strcmp(name, "--report") == 0) options.report = value;
         else if (strcmp(name, "--deadline") == 0) options.deadline = atoi(value);
         else break;
     }
-    fprintf(stderr, "usage: inject [--call CALL@KIND --error NAME [--when N]] [--record FILE] [--report FILE] -- COMMAND…\n");
+    fprintf(stderr, "usage: inject [--call CALL@KIND --error NAME [--when N] | --descriptors N | --stops yes | --stop N] "
+                    "[--record FILE] [--report FILE] -- COMMAND…\n");
     exit(125);
 }
 
@@ -351,7 +416,8 @@ int main(int count, char **arguments) {
     launch(command);
     struct sigaction action = {.sa_handler = tick};
     sigaction(SIGALRM, &action, NULL);
-    setitimer(ITIMER_REAL, &(struct itimerval){{0, 50000}, {0, 50000}}, NULL);
+    int interval = options.stops ? 500 : 50000;
+    setitimer(ITIMER_REAL, &(struct itimerval){{0, interval}, {0, interval}}, NULL);
     char text[128];
     follow(text, sizeof text);
     kill(-program, SIGKILL);

@@ -1,15 +1,18 @@
 #!/usr/bin/env perl
 # matrix.pl FOLDER WORK [--quick] [--peers NAME,…] [--page FILE] [WORKLOAD]…   the matrix; FOLDER has the programs
 # matrix.pl FOLDER WORK PEER WORKLOAD CALL ERROR WHEN                         one cell, with what the program printed
+# matrix.pl FOLDER WORK PEER WORKLOAD (descriptors N | stops | stop N)        as well
 use v5.30;
 use warnings;
 use FindBin;
+use POSIX ();
 use Time::HiRes 'time';
 
 my ($folder, $work, @rest) = @ARGV;
 my @workloads = qw(timer timers ring echo storm child udp tail posts connect tls nested);
 my @bad = qw(hang spin crash loss leak);
 my $inject = "$folder/inject";
+my $scratch = $work;
 my (%errors, @excluded);
 
 sub lines { open my $file, '<', $_[0] or return; local $/; my $text = <$file>; split /\n/, $text // '' }
@@ -45,28 +48,28 @@ sub errors_of {
 # Runs a workload. Returns the injector's report, and what the program has printed.
 sub run {
     my ($peer, $workload, @options) = @_;
-    unlink "$work/report";
+    unlink "$scratch/report";
     local $ENV{SWIFT_BACKTRACE} = 'enable=no';
     my $pid = fork // die "fork: $!";
     if (!$pid) {
         open STDIN, '<', '/dev/null';
-        open STDOUT, '>', "$work/output";
-        open STDERR, '>', "$work/errors";
-        exec $inject, @options, '--report', "$work/report", '--', "$folder/hostile-$peer", $workload, "$work/certificate.pem",
-            "$work/key.pem" or exit 125;
+        open STDOUT, '>', "$scratch/output";
+        open STDERR, '>', "$scratch/errors";
+        exec $inject, @options, '--report', "$scratch/report", '--', "$folder/hostile-$peer", $workload,
+            "$work/certificate.pem", "$work/key.pem" or exit 125;
     }
     waitpid $pid, 0;
-    my ($report) = lines("$work/report");
-    die "inject has failed: " . join("\n", lines("$work/errors")) unless $report;
+    my ($report) = lines("$scratch/report");
+    die "inject has failed: " . join("\n", lines("$scratch/errors")) unless $report;
     my ($injected, $processor, $wall) = $report =~ /injected=(\d+) processor=(\d+) wall=(\d+)/;
     (my $end = $report) =~ s/ injected.*//;
     return {end => $end, injected => $injected, processor => $processor, wall => $wall,
-        output => join("\n", lines("$work/output")), errors => join("\n", lines("$work/errors"))};
+        output => join("\n", lines("$scratch/output")), errors => join("\n", lines("$scratch/errors"))};
 }
 
 # The verdict, and a sentence where it is not that the result is right.
 sub judge {
-    my ($run, $base) = @_;
+    my ($run, $base, $call) = @_;
     my ($told) = $run->{output} =~ /^told: (.*)/m;
     my $sentence = (grep { /[a-z]{3}/i } split /\n/, $run->{errors})[0];
     if ($run->{end} =~ /^(hang|spin)$/) {
@@ -83,12 +86,22 @@ sub judge {
             if $run->{processor} > 2 * $base->{processor} + 100 + $run->{wall} / 20;
         my ($files, $counters) = split /\+/, $open;
         my ($base_files, $base_counters) = split /\+/, $base->{open};
-        return ('leak', "$open descriptors are open, not $base->{open}") if $files > $base_files || $counters > $base_counters + 6;
+        # A pipe may take the place of an eventfd.
+        $base_files += 2 * ($base_counters - $counters) if $call eq 'eventfd2' && $counters < $base_counters;
+        return ('leak', "$open descriptors are open, not $base->{open}")
+            if $files > $base_files || $counters > $base_counters + 6;
         return ('right', '');
     }
     return ('told', $told) if $told;
     return ('told', "($run->{end}) $sentence") if $sentence;
     return ('crash', "$run->{end}, without a sentence");
+}
+
+# The injector's options for a cell: a call, an error and when; or a condition.
+sub options_of {
+    my ($what, $error, $when) = @_;
+    return ("--$what", $error // 'yes') unless defined $when;
+    return ('--call', $what, '--error', $error, $when eq 'all' ? () : ('--when', $when eq 'first' ? 1 : $when));
 }
 
 # How the workload ends without errors, and the calls that it makes.
@@ -102,16 +115,15 @@ sub baseline {
 }
 
 # One cell by its command.
-if (@rest == 5 && $rest[2] =~ /^[a-z]/ && $rest[3] =~ /^E[A-Z0-9]+$/) {
-    my ($peer, $workload, $call, $error, $when) = @rest;
+if (@rest == 5 && $rest[3] =~ /^E[A-Z0-9]+$/ || "@rest[2 .. $#rest]" =~ /^(descriptors \d+|stops|stop \d+)$/) {
+    my ($peer, $workload, @cell) = @rest;
     my $base = baseline($peer, $workload);
-    my @when = $when eq 'all' ? () : ('--when', $when eq 'first' ? 1 : $when);
-    my $run = run($peer, $workload, '--call', $call, '--error', $error, @when);
-    my ($verdict, $why) = judge($run, $base);
+    my $run = run($peer, $workload, options_of(@cell));
+    my ($verdict, $why) = judge($run, $base, $cell[0]);
     say $run->{output} if $run->{output};
     say $run->{errors} if $run->{errors};
-    say "$run->{end}: $run->{injected} injected of $base->{counts}{$call}, $run->{processor} ms of processor time in $run->{wall} ms"
-        if $base->{counts}{$call};
+    my $of = $base->{counts}{$cell[0]} ? " of $base->{counts}{$cell[0]}" : '';
+    say "$run->{end}: $run->{injected} injected$of, $run->{processor} ms of processor time in $run->{wall} ms";
     say "$verdict", $why ? ": $why" : '';
     exit($verdict =~ /^(right|told)$/ ? 0 : 1);
 }
@@ -123,23 +135,78 @@ while (defined(my $argument = shift @rest)) {
     elsif ($argument eq '--page') { $page = shift @rest }
     else { push @chosen, $argument }
 }
-@peers = qw(reactor libevent libuv) unless @peers;
+@peers = qw(reactor libevent libuv glib asio) unless @peers;
 @chosen = @workloads unless @chosen;
 
-# The cells of a workload: [call, error, when].
+# Where something happens to calls of which a run makes $count: several of them, and once each.
+sub places { my ($count, @places) = @_; my %seen; grep { $_ >= 1 && $_ <= $count && !$seen{$_}++ } map { int } @places }
+
+# The cells of a workload: [call, error, when], or a condition.
 sub cells {
     my ($base, $unlisted) = @_;
     my @cells;
+    my $total = 0;
     for my $call (sort keys %{$base->{counts}}) {
+        my $count = $base->{counts}{$call};
+        $total += $count;
         next if is_excluded($call);
         my $names = errors_of($call) or $unlisted->{$call}++, next;
-        my $count = $base->{counts}{$call};
+        my @places = $quick ? () : grep { $_ > 1 } places($count, $count > 3 ? 2 : (), $count / 2 + 1, $count);
         for my $error ($quick ? @$names[0 .. ($#$names < 2 ? $#$names : 2)] : @$names) {
-            my @when = ('first', $count >= 3 && !$quick ? int($count / 2) + 1 : (), 'all');
-            push @cells, map { [$call, $error, $_] } grep { !is_excluded($call, $error, $_ =~ /\d/ ? 'middle' : $_) } @when;
+            push @cells, map { [$call, $error, $_] }
+                grep { !is_excluded($call, $error, /\d/ ? 'middle' : $_) } 'first', @places, 'all';
         }
     }
+    push @cells, map { ['descriptors', $_] } 0 .. 15;
+    push @cells, ['stops'];
+    push @cells, map { ['stop', $_] } places($total, 1, 2, 3, $total / 4, $total / 2, $total * 3 / 4, $total - 1, $total);
     return @cells;
+}
+
+# Runs a cell. Returns its verdict and what happened; nothing if the run has not come to the call.
+sub verdict {
+    my ($peer, $workload, $base, @cell) = @_;
+    my ($run, $verdict, $why);
+    # What a busy machine causes does not happen twice.
+    for (1, 2) {
+        $run = run($peer, $workload, options_of(@cell));
+        return unless $run->{injected};
+        ($verdict, $why) = judge($run, $base, $cell[0]);
+        last if $verdict =~ /^(right|told)$/;
+    }
+    return ($verdict, $why);
+}
+
+# Runs cells, two at a time for each processor, because most of the bad ones wait. Returns [verdict, what happened] of each.
+sub verdicts {
+    my ($peer, $workload, $base, @cells) = @_;
+    my $workers = 2 * `nproc`;
+    my @pids = map {
+        my $worker = $_;
+        my $pid = fork // die "fork: $!";
+        if (!$pid) {
+            $scratch = "$work/$worker";
+            mkdir $scratch;
+            open my $file, '>', "$scratch/verdicts" or die "$scratch: $!";
+            for (my $i = $worker; $i < @cells; $i += $workers) {
+                my ($verdict, $why) = verdict($peer, $workload, $base, @{$cells[$i]});
+                say $file "$i $verdict ", $why =~ s/\n/ /gr if $verdict;
+            }
+            close $file;
+            POSIX::_exit(0);
+        }
+        $pid;
+    } 0 .. $workers - 1;
+    my @verdicts;
+    for my $worker (0 .. $workers - 1) {
+        waitpid $pids[$worker], 0;
+        die "a worker has failed" if $?;
+        for (lines("$work/$worker/verdicts")) {
+            my ($i, $verdict, $why) = split / /, $_, 3;
+            $verdicts[$i] = [$verdict, $why];
+        }
+    }
+    return @verdicts;
 }
 
 my (%table, @faults, %unlisted);
@@ -150,23 +217,15 @@ for my $workload (@chosen) {
         my $base = baseline($peer, $workload);
         my $entry = $table{$workload}{$peer} = {};
         my $begin = time;
-        for my $cell (cells($base, \%unlisted)) {
-            my ($call, $error, $when) = @$cell;
-            my @when = $when eq 'all' ? () : ('--when', $when eq 'first' ? 1 : $when);
-            my ($run, $verdict, $why);
-            # What a busy machine causes does not happen twice.
-            for (1, 2) {
-                $run = run($peer, $workload, '--call', $call, '--error', $error, @when);
-                last unless $run->{injected};
-                ($verdict, $why) = judge($run, $base);
-                last if $verdict =~ /^(right|told)$/;
-            }
-            next unless $run->{injected};
+        my @cells = cells($base, \%unlisted);
+        my @verdicts = verdicts($peer, $workload, $base, @cells);
+        for my $i (grep { $verdicts[$_] } 0 .. $#cells) {
+            my ($verdict, $why) = @{$verdicts[$i]};
             $entry->{cells}++;
             $entry->{$verdict}++;
             next if $verdict =~ /^(right|told)$/;
-            push @faults, [$peer, $workload, $call, $error, $when, $verdict, $why];
-            say "  $verdict: scripts/hostile $peer $workload $call $error $when  # $why";
+            push @faults, [$verdict, $why, $peer, $workload, @{$cells[$i]}];
+            say "  $verdict: scripts/hostile $peer $workload @{$cells[$i]}  # $why";
         }
         say sprintf '%s %s: %s (%.0f s)', $workload, $peer,
             join(', ', map { ($entry->{$_} // 0) . " $_" } grep { $entry->{$_} } qw(cells right told), @bad), time - $begin;
@@ -187,10 +246,11 @@ method, the workloads and the verdicts.
 
 $versions; Linux $kernel.
 
-Each cell is one run of a workload, in which one of its system calls returns one of its errors: the first time, once in the middle,
-or every time. **right**: the result is the same. **told**: the program got an error, or a library's message says why the program ended
-or waits. The others break a promise: **hang** (nothing happens, and nothing is said), **spin** (the same, on the processor),
-**crash** (it ends without a message), **loss** (a wrong result), **leak** (descriptors stay open).
+Each cell is one run of a workload in which something is wrong: a system call returns one of its errors the first, the second, a
+middle, the last or every time; the process may open only a few more descriptors; or it is stopped and continued, once or all
+the time. **right**: the result is the same. **told**: the program got an error, or a library's message says why the program
+ended or waits. The others break a promise: **hang** (nothing happens, and nothing is said), **spin** (the same, on the
+processor), **crash** (it ends without a message), **loss** (a wrong result), **leak** (descriptors stay open).
 
 | workload | peer | cells | right | told | hang | spin | crash | loss | leak |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
@@ -207,11 +267,11 @@ say "| **all** | $_ | ", do { my $s = $sum{$_}; join(' | ', map { $s->{$_} || '�
     for grep { $sum{$_} } @peers;
 say "\n## Broken promises\n\nEach command repeats one cell.\n";
 for my $peer (@peers) {
-    my @of = grep { $_->[0] eq $peer } @faults;
+    my @of = grep { $_->[2] eq $peer } @faults;
     say "### $peer\n";
     say 'None.' unless @of;
     say "| verdict | command | what happened |\n| --- | --- | --- |" if @of;
-    say "| $_->[5] | `scripts/hostile ", join(' ', @$_[0 .. 4]), "` | ", $_->[6] =~ s/\|/\\|/gr, ' |' for @of;
+    say "| $_->[0] | `scripts/hostile @$_[2 .. $#$_]` | ", $_->[1] =~ s/\|/\\|/gr, ' |' for @of;
     say '';
 }
 say "## Excluded\n\nFor all peers alike.\n\n| call | errors | when | reason |\n| --- | --- | --- | --- |";
