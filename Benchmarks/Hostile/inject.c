@@ -23,6 +23,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/futex.h>
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -125,6 +126,10 @@ static int descriptor_of(long number, const struct user_regs_struct *registers) 
 static const char *operation_of(long number, const struct user_regs_struct *registers) {
     if (number == SYS_epoll_ctl)
         return registers->rsi == EPOLL_CTL_ADD ? ":add" : registers->rsi == EPOLL_CTL_MOD ? ":modify" : ":delete";
+    if (number == SYS_futex) {
+        int operation = registers->rsi & FUTEX_CMD_MASK;
+        return operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET ? ":wait" : ":other";
+    }
     if (number != SYS_fcntl) return "";
     switch (registers->rsi) {
         case F_DUPFD: case F_DUPFD_CLOEXEC: return ":duplicate";
@@ -188,6 +193,22 @@ static const char *describe(pid_t task, const struct user_regs_struct *registers
     snprintf(text, sizeof text, "%s%s%s%s", name_of(number), operation_of(number, registers), descriptor < 0 ? "" : "@",
              descriptor < 0 ? "" : kind_of(task, descriptor));
     return text;
+}
+
+/// Whether an epoll(7) of the program reports the descriptor only at its edges.
+static bool is_edge_triggered(int descriptor) {
+    bool result = false;
+    for (int epoll = 0; epoll < 64 && !result; epoll++) {
+        char path[64], line[256];
+        int target;
+        unsigned events;
+        snprintf(path, sizeof path, "/proc/%d/fdinfo/%d", program, epoll);
+        FILE *file = fopen(path, "re");
+        while (file && fgets(line, sizeof line, file))
+            if (sscanf(line, "tfd: %d events: %x", &target, &events) == 2 && target == descriptor) result |= events >> 31;
+        if (file) fclose(file);
+    }
+    return result;
 }
 
 // MARK: - The record
@@ -293,7 +314,9 @@ static bool is_chosen(pid_t task, const struct user_regs_struct *registers) {
     if (phase != during || is_stranger(task) || (long)registers->orig_rax != options.number) return false;
     if (strcmp(describe(task, registers), options.call) != 0) return false;
     made++;
-    return !options.when || made == options.when;
+    if (options.when && made != options.when) return false;
+    // What the call leaves in such a descriptor is not reported again.
+    return options.error != EAGAIN || !is_edge_triggered(descriptor_of(options.number, registers));
 }
 
 /// Handles a call that the filter stops at. Returns how the task continues.

@@ -77,7 +77,10 @@ sub judge {
         return ('told', "$said, and waits") if $said && $1 eq 'hang';
         return ($1, $said // 'nothing is printed');
     }
-    return ('loss', $1) if $run->{output} =~ /^wrong: (.*)/m;
+    if ($run->{output} =~ /^wrong: (.*)/m) {
+        my $said = $told // $sentence;
+        return $said ? ('told', "$said, then $1") : ('loss', $1);
+    }
     if ($run->{end} eq 'exit 0') {
         my ($result, $open) = $run->{output} =~ /^right (\S+) open=(\S+)/m;
         return ('loss', 'ended without a result') unless defined $result;
