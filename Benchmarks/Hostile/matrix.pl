@@ -138,7 +138,7 @@ while (defined(my $argument = shift @rest)) {
     elsif ($argument eq '--page') { $page = shift @rest }
     else { push @chosen, $argument }
 }
-@peers = qw(reactor libevent libuv glib asio) unless @peers;
+@peers = qw(reactor libevent libuv glib asio dispatch) unless @peers;
 @chosen = @workloads unless @chosen;
 
 # Where something happens to calls of which a run makes $count: several of them, and once each.
@@ -154,7 +154,8 @@ sub cells {
         $total += $count;
         next if is_excluded($call);
         my $names = errors_of($call) or $unlisted->{$call}++, next;
-        my @places = $quick ? () : grep { $_ > 1 } places($count, $count > 3 ? 2 : (), $count / 2 + 1, $count);
+        my @places = $quick ? () : grep { $_ > 1 } places($count, $count > 3 ? (2, 3) : (),
+            $count > 8 ? ($count / 4 + 1, $count * 3 / 4 + 1) : (), $count / 2 + 1, $count);
         for my $error ($quick ? @$names[0 .. ($#$names < 2 ? $#$names : 2)] : @$names) {
             push @cells, map { [$call, $error, $_] }
                 grep { !is_excluded($call, $error, /\d/ ? 'middle' : $_) } 'first', @places, 'all';
@@ -249,11 +250,12 @@ method, the workloads and the verdicts.
 
 $versions; Linux $kernel.
 
-Each cell is one run of a workload in which something is wrong: a system call returns one of its errors the first, the second, a
-middle, the last or every time; the process may open only a few more descriptors; or it is stopped and continued, once or all
-the time. **right**: the result is the same. **told**: the program got an error, or a library's message says why the program
-ended or waits. The others break a promise: **hang** (nothing happens, and nothing is said), **spin** (the same, on the
-processor), **crash** (it ends without a message), **loss** (a wrong result), **leak** (descriptors stay open).
+Each cell is one run of a workload in which something is wrong: a system call returns one of its errors, once (the first,
+second, third or last time, or in between) or every time; the process may open only a few more descriptors; or it is stopped and
+continued, once or all the time. **right**: the result is the same. **told**: the program got an error, or a library's message
+says why the program ended or waits. The others break a promise: **hang** (nothing happens, and nothing is said), **spin** (the
+same, on the processor), **crash** (it ends without a message), **loss** (a wrong result, and no error), **leak** (descriptors
+stay open).
 
 | workload | peer | cells | right | told | hang | spin | crash | loss | leak |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
