@@ -575,8 +575,8 @@ static void tail(void) {
     char path[64];
     snprintf(path, sizeof path, "/tmp/hostile-%d", getpid());
     file = g_file_new_for_path(path);
-    GFileOutputStream *output = g_file_create(file, G_FILE_CREATE_NONE, NULL, &error);
-    check(error, "g_file_create");
+    GFileOutputStream *output = g_file_replace(file, NULL, FALSE, G_FILE_CREATE_NONE, NULL, &error);
+    check(error, "g_file_replace");
     g_output_stream_close(G_OUTPUT_STREAM(output), NULL, &error);
     check(error, "close");
     g_object_unref(output);

@@ -9,7 +9,7 @@
 //   --stop N           stops it once for 300 ms, at its N-th system call
 //   --record FILE      writes CALL@KIND and how often the command has made it, one a line
 //   --report FILE      writes how the command ended; without it, to standard error
-//   --deadline MS      ends a command that takes longer; 3,000 without it
+//   --deadline MS      ends a command that takes longer; 5,000 without it
 //
 // The program under test is not instrumented. It marks where its work begins and ends: write(2) to descriptor -1 of 0 and of 1
 // bytes. Only calls between the two count, of all its threads and of its children until they call execve(2).
@@ -57,7 +57,7 @@ static struct {
     long number;
     int error, when, deadline, descriptors, stop;
     bool stops;
-} options = {.number = -1, .deadline = 3000, .descriptors = -1};
+} options = {.number = -1, .deadline = 5000, .descriptors = -1};
 
 static pid_t program;
 static enum { before, during, after } phase;
