@@ -172,6 +172,12 @@ private func withFewDescriptors(
     }
 }
 
+/// Traps where libdispatch would. What the library says of it goes to standard output.
+@MainActor func trapOfDispatch() throws {
+    dup2(STDOUT_FILENO, STDERR_FILENO)
+    DispatchWorkers.explainingTraps { preconditionFailure() }
+}
+
 /// Runs blocks of the main queue where the kernel refuses the main loop what it waits with.
 @MainActor func unwatchedMainQueue() throws {
     guard reactor_test_refuse(CInt(SYS_timerfd_create), ENOMEM) else { return print("1\n2\nstopped") }

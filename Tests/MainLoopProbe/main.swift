@@ -46,6 +46,7 @@ let scenarios: [String: () throws -> Void] = [
     "a late main queue": lateMainQueue,
     "a missing main queue": missingMainQueue,
     "a missing worker": missingWorker,
+    "a trap of Dispatch": trapOfDispatch,
     "an unwatched main queue": unwatchedMainQueue,
     "descriptors of modes": descriptorsOfModes,
     "first uses of Dispatch": firstUsesOfDispatch,

@@ -268,6 +268,9 @@ void reactor_terminal_end(void *scope);
 /// Rows times 65,536, and columns (TIOCGWINSZ); -1 with errno.
 int64_t reactor_terminal_size(int terminal);
 
+/// From now on, a trap of the process is explained on standard error as libdispatch's; false ends that.
+void reactor_explain_traps(bool begins);
+
 // TIOCSPTLCK, TIOCGPTPEER and TIOCSWINSZ of a pseudo-terminal's master (ioctl_tty(2)).
 int reactor_terminal_unlock(int master);
 int reactor_terminal_open(int master);

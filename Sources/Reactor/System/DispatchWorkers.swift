@@ -29,7 +29,7 @@ package enum DispatchWorkers {
             if arePrepared.isRaised { return }
             try makeDescriptors()
             try makeThreads()
-            awaitTimer()
+            explainingTraps { awaitTimer() }
             arePrepared.raise()
         }
     }
@@ -45,6 +45,18 @@ package enum DispatchWorkers {
         }
         try OwnedDescriptor.require(reservedDescriptors)
         _ = (epoll.number, counter.number, timer.number)
+    }
+
+    private static let explaining = Mutex(())
+
+    /// Calls `body`, in which libdispatch opens its descriptors. If the kernel refuses it one now, in spite of the check before,
+    /// libdispatch ends the process: then this says so first.
+    package static func explainingTraps<Result: Sendable>(_ body: () -> Result) -> Result {
+        explaining.withLock { _ in
+            reactor_explain_traps(true)
+            defer { reactor_explain_traps(false) }
+            return body()
+        }
     }
 
     /// Makes and ends two threads that exist at the same time: a timer needs a manager and a worker.

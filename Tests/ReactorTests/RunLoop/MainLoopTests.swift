@@ -91,6 +91,12 @@ import Testing
         #expect(worker.count == 1 && worker.first?.contains("temporarily unavailable") == true)
     }
 
+    @Test func `a trap of Dispatch, which has got no descriptor, is explained`() async throws {
+        let lines = try await probeMainLoop("a trap of Dispatch")
+        #expect(lines.count { $0.contains("libdispatch a descriptor") } == 1)
+        #expect(lines.last?.hasPrefix("ended with ") == true)
+    }
+
     @Test(arguments: 0...12)
     func `Dispatch ends no process in which few descriptors are left`(spare: Int) async throws {
         let lines = try await probeMainLoop("first uses of Dispatch", ["\(spare)"])

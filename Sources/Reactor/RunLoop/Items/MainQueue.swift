@@ -46,7 +46,7 @@ enum MainQueueService {
 package func mainQueueHandle() throws(Errno) -> CInt {
     // libdispatch ends the process if it gets no descriptor.
     try OwnedDescriptor.require(1)
-    return _dispatch_get_main_queue_handle_4CF()
+    return DispatchWorkers.explainingTraps { _dispatch_get_main_queue_handle_4CF() }
 }
 
 extension RunLoop.Core {
