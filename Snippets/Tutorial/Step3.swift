@@ -15,7 +15,7 @@ Task {
 let tail = try ChildProcess.spawn(.init("tail", ["-F", "-n", "0", "ticks.log"], standardOutput: .stream))
 for try await line in tail.standardOutput!.lines {
     for client in clients {
-        // A client that does not read gets no line more: its write buffer is full.
+        // A client that does not read is disconnected when its write buffer is full.
         do { try client.send(line + "\n") } catch { client.reset() }
     }
 }

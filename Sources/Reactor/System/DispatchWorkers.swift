@@ -49,8 +49,8 @@ package enum DispatchWorkers {
 
     private static let explaining = Mutex(())
 
-    /// Calls `body`, in which libdispatch opens its descriptors. If the kernel refuses it one now, in spite of the check before,
-    /// libdispatch ends the process: then this says so first.
+    /// Calls `body`, in which libdispatch opens its descriptors. If the kernel refuses it one in spite of the check before,
+    /// libdispatch ends the process: this says so first.
     package static func explainingTraps<Result: Sendable>(_ body: () -> Result) -> Result {
         explaining.withLock { _ in
             reactor_explain_traps(true)
