@@ -27,6 +27,7 @@ static _Thread_local enum { unknown, yes, no } is_main_thread;
 uint64_t reactor_current_loop(void) { return current_loop; }
 uint64_t reactor_last_poll(void) { return last_poll; }
 uint64_t reactor_count_poll(void) { return last_poll = (last_poll & ~(uint64_t)UINT32_MAX) | (uint32_t)(last_poll + 1); }
+void reactor_set_last_poll(uint64_t poll) { last_poll = poll; }
 void *reactor_current_loop_object(void) { return current_loop_object; }
 
 void reactor_set_current_loop(uint64_t identity, void *object) {

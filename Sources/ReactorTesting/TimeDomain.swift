@@ -57,6 +57,10 @@ final class TimeDomain: TimeSource {
     /// Whether the test is a task that the loop serves.
     private let servesTask: Bool
 
+    // Threads and the kernel's network.
+    var guestLoop: AnyObject? { nil }
+    var network: (any Network)? { nil }
+
     private init(servesTask: Bool) { self.servesTask = servesTask }
 
     static func refuseNesting() -> Never {

@@ -115,6 +115,8 @@ uint64_t reactor_current_loop(void);
 /// often it has done that.
 uint64_t reactor_last_poll(void);
 uint64_t reactor_count_poll(void);
+/// Sets what reactor_last_poll returns, after another loop was the thread's for a while.
+void reactor_set_last_poll(uint64_t poll);
 /// The calling thread's loop object; NULL if it has none.
 void *reactor_current_loop_object(void);
 void reactor_set_current_loop(uint64_t identity, void *object);

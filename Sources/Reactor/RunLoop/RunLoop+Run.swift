@@ -84,10 +84,7 @@ extension RunLoop {
     package func limitDate(forMode mode: Mode) -> Deadline? {
         guard run(mode: mode, before: .distantPast) else { return nil }
         let running = core.running(mode)
-        guard core.hasReasonToContinue(running) else { return nil }
-        let own = running.own.timers.earliestDate ?? .max
-        let common = running.common.timers.earliestDate ?? .max
-        return Deadline(uptimeNanoseconds: min(own, common))
+        return core.hasReasonToContinue(running) ? core.firstDate(running) : nil
     }
 }
 
@@ -297,6 +294,12 @@ extension RunLoop.Core {
 
     private func hasReasonToStart(_ mode: RunLoop.RunningMode) -> Bool {
         hasReasonToContinue(mode) || mode.blockCount > 0
+    }
+
+    /// The date of the first timer; ``Deadline/distantFuture`` without one.
+    func firstDate(_ mode: RunLoop.RunningMode) -> Deadline {
+        let (own, common) = (mode.own.timers.earliestDate, mode.common.timers.earliestDate)
+        return Deadline(uptimeNanoseconds: min(own ?? .max, common ?? .max))
     }
 
     /// Observers and blocks do not count. The main queue does, unless it is being drained further up the

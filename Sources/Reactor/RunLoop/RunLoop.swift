@@ -50,7 +50,7 @@ public final class RunLoop: Sendable {
     /// fork(2) may still need to do itself.
     let isMain: Bool
 
-    private init(isMain: Bool = false) {
+    init(isMain: Bool = false) {
         self.isMain = isMain
         identity = LoopIdentity.next()
         let name = isMain ? "main run loop" : "run loop of \(currentThreadName) (loop \(identity.number))"

@@ -1,6 +1,6 @@
 import CReactorLinux
-import Glibc
-import SystemPackage
+package import Glibc
+package import SystemPackage
 
 extension SharedDescriptor {
     /// Sends as many bytes as the socket has room for; returns 0 if it has none.
@@ -128,19 +128,26 @@ extension SharedDescriptor {
 
 extension FileDescriptor {
     /// Creates a non-blocking socket that is closed on exec (socket(2)).
-    static func socket(
+    package static func socket(
         _ family: SocketAddress.Family, _ type: __socket_type
     ) throws(Errno) -> FileDescriptor {
         let type = CInt(type.rawValue | SOCK_NONBLOCK.rawValue | SOCK_CLOEXEC.rawValue)
         return FileDescriptor(rawValue: try SystemCall.make { Glibc.socket(CInt(family.rawValue), type, 0) })
     }
 
-    func bind(to address: SocketAddress) throws(Errno) {
+    package func bind(to address: SocketAddress) throws(Errno) {
         try SystemCall.make { reactor_bind(rawValue, address.raw) }
     }
 
-    func connect(to address: SocketAddress) throws(Errno) {
+    package func connect(to address: SocketAddress) throws(Errno) {
         try SystemCall.make { reactor_connect(rawValue, address.raw) }
+    }
+
+    /// Sends a datagram (sendto(2)).
+    package func send(_ bytes: RawSpan, to address: SocketAddress) throws(Errno) {
+        try SystemCall.make {
+            bytes.withAddress { unsafe reactor_send_datagram(rawValue, $0, $1, address.raw) }
+        }
     }
 
     /// The value of a numeric option (getsockopt(2)).

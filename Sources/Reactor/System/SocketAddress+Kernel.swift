@@ -142,6 +142,7 @@ extension SocketAddress {
     ///
     /// - Throws: `Errno.badFileDescriptor`, or `Errno.notSocket`.
     package static func local(of socket: FileDescriptor) throws(Errno) -> SocketAddress {
+        if let address = currentTimeSource?.network?.localAddress(of: socket) { return address }
         var raw = reactor_address()
         try SystemCall.make {
             raw = reactor_local_address(socket.rawValue)
@@ -154,6 +155,7 @@ extension SocketAddress {
     ///
     /// - Throws: `Errno.socketNotConnected`; `Errno.badFileDescriptor`, or `Errno.notSocket`.
     package static func peer(of socket: FileDescriptor) throws(Errno) -> SocketAddress {
+        if let address = currentTimeSource?.network?.peerAddress(of: socket) { return address }
         var raw = reactor_address()
         try SystemCall.make {
             raw = reactor_peer_address(socket.rawValue)

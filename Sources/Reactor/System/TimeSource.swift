@@ -45,6 +45,11 @@ package protocol TimeSource: AnyObject, Sendable {
         named name: String, make: () throws(Errno) -> Thread
     ) throws(Errno) -> Thread
 
+    /// The loop that stands for those of the library's own threads; nil for threads.
+    var guestLoop: AnyObject? { get }
+    /// The network of the calling thread; nil for the kernel's.
+    var network: (any Network)? { get }
+
     /// Arms `descriptor`, a timer on `clock`, which is the calling thread's: `timerfd_settime(2)`.
     func arm(_ descriptor: CInt, on clock: CInt, at time: Int64, every interval: Int64)
     /// How often it has fired since the last call: `read(2)`. `Errno.canceled` says that the clock was set; nil that the

@@ -141,13 +141,16 @@ package enum PendingConnection: Sendable {
     /// Accepts it (accept4(2)).
     package init(of listener: CInt) throws(Errno) {
         var accepted = reactor_accepted()
+        let network = currentTimeSource?.network
         do throws(Errno) {
+            try network?.willAccept(from: listener)
             try SystemCall.make {
                 accepted = reactor_accept(listener)
                 return accepted.descriptor
             }
             let descriptor = FileDescriptor(rawValue: accepted.descriptor)
-            self = .accepted(descriptor, from: SocketAddress(accepted.peer) ?? .unspecified)
+            let peer = SocketAddress(accepted.peer) ?? .unspecified
+            self = .accepted(descriptor, from: network?.accepted(descriptor, from: peer) ?? peer)
         } catch .resourceTemporarilyUnavailable {
             self = .none
         } catch {

@@ -18,6 +18,16 @@ struct ListeningSocket: ~Copyable {
 
     /// Listens at `address`.
     init(_ address: SocketAddress, _ options: Listener.Options) throws(Errno) {
+        backlog = Int(options.listenBacklog)
+        if address.port != nil, let network = currentTimeSource?.network {
+            owned = OwnedDescriptor(
+                try network.listen(
+                    at: address, backlog: options.listenBacklog, isIPv6Only: options.isIPv6Only,
+                    reusesPort: options.reusesPort
+                ).rawValue)
+            file = nil
+            return
+        }
         let owned = OwnedDescriptor(try FileDescriptor.socket(address.family, SOCK_STREAM).rawValue)
         let descriptor = FileDescriptor(rawValue: owned.number)
         try descriptor.prepareToListen(options, address.family)
@@ -28,7 +38,6 @@ struct ListeningSocket: ~Copyable {
             try descriptor.bind(to: address)
             try descriptor.listen(options)
         }
-        backlog = Int(options.listenBacklog)
         self.file = file
         self.owned = owned
     }

@@ -22,16 +22,23 @@ final class HappyEyeballs {
     typealias Outcome = Result<ConnectedSocket, Errno>
 
     private let options: ConnectionOptions
+    /// Where the connection begins, in a test's network.
+    private let host: NetworkHost?
     private let completion: (Outcome) -> Void
     private var addresses: ArraySlice<SocketAddress> = []
     private var attempts: [Attempt] = []
+    /// The attempts over a test's network, which end when they are released.
+    private var simulatedAttempts: [SocketAddress: AnyObject] = [:]
     private var nextAttempt: Timer?
     private var lastError = Errno.noRouteToHost
     private var hasEnded = false
 
     /// - Parameter completion: Called once, unless ``cancel()`` is called before.
-    init(_ options: ConnectionOptions = .pair, completion: @escaping (Outcome) -> Void) {
-        (self.options, self.completion) = (options, completion)
+    init(
+        _ options: ConnectionOptions = .pair, from host: NetworkHost? = nil,
+        completion: @escaping (Outcome) -> Void
+    ) {
+        (self.options, self.host, self.completion) = (options, host, completion)
     }
 
     func connect(to addresses: [SocketAddress]) {
@@ -44,7 +51,7 @@ final class HappyEyeballs {
         hasEnded = true
         nextAttempt?.invalidate()
         for attempt in attempts { attempt.cancel() }
-        attempts = []
+        (attempts, simulatedAttempts) = ([], [:])
     }
 
     private func finish(_ outcome: Outcome) {
@@ -63,7 +70,7 @@ final class HappyEyeballs {
                 lastError = error
             }
         }
-        if !hasEnded, attempts.isEmpty { finish(.failure(lastError)) }
+        if !hasEnded, attempts.isEmpty, simulatedAttempts.isEmpty { finish(.failure(lastError)) }
     }
 
     private func attemptNext(after delay: Duration) {
@@ -74,6 +81,12 @@ final class HappyEyeballs {
     ///
     /// - Returns: How long to wait before the next attempt; nil if this one has ended already.
     private func begin(_ address: SocketAddress) throws(Errno) -> Duration? {
+        if address.port != nil, let network = currentTimeSource?.network {
+            simulatedAttempts[address] = try network.connect(to: address, from: host) { [weak self] in
+                self?.settle(address, $0)
+            }
+            return Self.attemptDelay
+        }
         let descriptor = try FileDescriptor.socket(address.family, SOCK_STREAM)
         let socket = SharedDescriptor(descriptor.rawValue, closesWhenDone: true)
         options.apply(to: descriptor)
@@ -103,6 +116,18 @@ final class HappyEyeballs {
             try finish(with: attempt.socket)
         } catch {
             attempt.socket.close()
+            lastError = error
+            attemptNext()
+        }
+    }
+
+    private func settle(_ address: SocketAddress, _ outcome: Result<FileDescriptor, Errno>) {
+        simulatedAttempts[address] = nil
+        do throws(Errno) {
+            let descriptor = try outcome.get()
+            options.apply(to: descriptor)
+            try finish(with: SharedDescriptor(descriptor.rawValue, closesWhenDone: true))
+        } catch {
             lastError = error
             attemptNext()
         }

@@ -11,7 +11,7 @@ struct ResolverQuery: Sendable {
         case name(String)
     }
 
-    let host: String
+    var host: String
     let service: Service
     var transport = Resolver.Transport.stream
     var family = SocketAddress.Family.unspecified
@@ -158,6 +158,20 @@ final class ResolverRequest: Sendable {
     }
 }
 
+extension Network {
+    /// Finishes a request, whose service is looked up as without the network.
+    fileprivate func resolve(_ request: ResolverRequest) {
+        var query = request.query
+        (query.host, query.family) = ("127.0.0.1", .ipv4)
+        guard case .success(let numeric) = query.resolve(), let port = numeric.first?.port else {
+            return request.finish(.failure(request.query.error(.resolver(EAI_SERVICE))))
+        }
+        resolve(request.query.host, port: port, request.query.family) { addresses, code in
+            request.finish(code == 0 ? .success(addresses) : .failure(request.query.error(.resolver(code))))
+        }
+    }
+}
+
 /// Performs lookups, each of which blocks a thread, a few at a time.
 final class ResolverQueue: Sendable {
     /// The number of concurrent lookups.
@@ -187,6 +201,7 @@ final class ResolverQueue: Sendable {
 
     /// Adds a request; requests begin in order.
     func add(_ request: ResolverRequest) {
+        if let network = currentTimeSource?.network { return network.resolve(request) }
         let queue = state.withLock { state in
             state.pending.append(request)
             return state.idleQueues.popLast()

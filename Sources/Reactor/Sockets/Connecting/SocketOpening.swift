@@ -13,6 +13,7 @@ final class SocketOpening: Sendable {
     fileprivate let isUpgrade: Bool
     private let timeout: Duration
     private let begin = Deadline.now
+    fileprivate let host = currentTimeSource?.network?.currentHost
     private let state = Mutex(State())
 
     /// - Parameter timeout: The limit for all of it together.
@@ -95,7 +96,9 @@ private final class OpeningSteps: EventSource {
                     steps.perform { buffer.isEmpty ? $0.beginHandshake() : $0.fail(Errno.canceled) }
                 })
         }
-        race = HappyEyeballs(connection.options) { [weak self] outcome in self?.connected(outcome) }
+        race = HappyEyeballs(connection.options, from: opening.host) { [weak self] outcome in
+            self?.connected(outcome)
+        }
         switch proxy.map({ .host($0.host, port: $0.port) }) ?? connection.origin {
         case .descriptor: break
         case .address(let address): race?.connect(to: [address])

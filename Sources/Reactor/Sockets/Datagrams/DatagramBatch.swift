@@ -53,12 +53,14 @@ final class DatagramBatch {
 
     private func deliver(_ receiver: Receiver) {
         var goesOn = true
+        let network = currentTimeSource?.network
         while goesOn, !isEmpty {
             let raw = reactor_datagrams_at(storage, next)
             next += 1
             let descriptors = unsafe UnsafeBufferPointer(start: raw.descriptors, count: raw.descriptor_count)
             let metadata = unsafe DatagramSocket.Metadata(
-                sender: SocketAddress(raw.sender), byteCount: raw.length, isTruncated: raw.count < raw.length,
+                sender: network?.sender(of: SocketAddress(raw.sender)) ?? SocketAddress(raw.sender),
+                byteCount: raw.length, isTruncated: raw.count < raw.length,
                 credentials: PeerCredentials(raw.credentials),
                 descriptors: descriptors.map { FileDescriptor(rawValue: $0) },
                 hasLostDescriptors: raw.has_lost_descriptors)

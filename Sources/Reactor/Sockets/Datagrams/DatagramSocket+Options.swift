@@ -58,10 +58,19 @@ extension DatagramSocket {
                 (SO_SNDBUF, sendBufferSize.map { CInt(clamping: $0) }),
             ]
             for case (let name, let value?) in values { try socket.setOption(SOL_SOCKET, name, value) }
-            if let isIPv6Only, family == .ipv6 {
+            if let isIPv6Only, family == .ipv6, currentTimeSource?.network == nil {
                 try socket.setOption(CInt(IPPROTO_IPV6), IPV6_V6ONLY, isIPv6Only ? 1 : 0)
             }
         }
+    }
+}
+
+extension FileDescriptor {
+    static func datagramSocket(_ family: SocketAddress.Family) throws(Errno) -> FileDescriptor {
+        if family == .ipv4 || family == .ipv6, let network = currentTimeSource?.network {
+            return try network.datagramSocket(family)
+        }
+        return try socket(family, SOCK_DGRAM)
     }
 }
 

@@ -49,6 +49,10 @@ extension DatagramSocket {
     ) throws(Errno) -> Bool {
         let number = try openDescriptor.rawValue
         guard descriptors.isEmpty || family == .unix else { throw .invalidArgument }
+        if let network = simulation {
+            try network.send(bytes, from: FileDescriptor(rawValue: number), to: address)
+            return true
+        }
         let numbers = descriptors.map(\.rawValue)
         let raw = address?.raw ?? reactor_address()
         do throws(Errno) {

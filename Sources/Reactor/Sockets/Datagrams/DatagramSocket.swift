@@ -94,7 +94,7 @@ public final class DatagramSocket: EventSource {
         events: @escaping (DatagramSocket, Event) -> Void
     ) throws(IOError) {
         try self.init(for: .bind, "\(address)", options, (receive, events)) { () throws(Errno) in
-            try FileDescriptor.socket(address.family, SOCK_DGRAM)
+            try FileDescriptor.datagramSocket(address.family)
         }
         try bind(to: address)
     }
@@ -116,11 +116,15 @@ public final class DatagramSocket: EventSource {
         events: @escaping (DatagramSocket, Event) -> Void
     ) throws(IOError) {
         try self.init(for: .connect, "\(peer)", options, (receive, events)) { () throws(Errno) in
-            try FileDescriptor.socket(peer.family, SOCK_DGRAM)
+            try FileDescriptor.datagramSocket(peer.family)
         }
         if let address { try bind(to: address) }
         try attempt(.connect, "\(peer)") { () throws(Errno) in
-            try openDescriptor.connect(to: peer)
+            if let network = simulation {
+                try network.connectDatagrams(of: openDescriptor, to: peer)
+            } else {
+                try openDescriptor.connect(to: peer)
+            }
             lastAddress = try SocketAddress.local(of: openDescriptor)
         }
     }
@@ -168,11 +172,18 @@ public final class DatagramSocket: EventSource {
 
     private func bind(to address: SocketAddress) throws(IOError) {
         try attempt(.bind, "\(address)") { () throws(Errno) in
-            try openDescriptor.bind(to: address)
+            if let network = simulation {
+                try network.bindDatagrams(of: openDescriptor, to: address)
+            } else {
+                try openDescriptor.bind(to: address)
+            }
             lastAddress = try SocketAddress.local(of: openDescriptor)
         }
         file = address.unixPath.flatMap { SocketFile($0) }
     }
+
+    /// The network of a test that the socket is in; nil for the kernel's.
+    var simulation: (any Network)? { family == .unix ? nil : currentTimeSource?.network }
 
     // MARK: Its state
 

@@ -1,0 +1,63 @@
+import CReactorLinux
+import Synchronization
+
+/// A second loop of a thread, for a test: what runs there would be on another thread otherwise, and runs whatever the mode of
+/// the thread's own loop is. It never waits. The thread's own loop, its host, lets it serve what is ready.
+package final class GuestLoop: Sendable {
+    package let runLoop = RunLoop()
+    private let host: RunLoop
+    /// Keeps the mode from being empty.
+    private let keepAlive = RunLoop.Source {}
+    /// The thread's last poll while the guest is not current.
+    private let lastPoll: Atomic<UInt64>
+
+    /// Makes a guest of the calling thread's loop.
+    package init() {
+        host = .ofCallingThread
+        lastPoll = Atomic(runLoop.identity.number << 32)
+        asCurrent {
+            runLoop.core.adopt(runLoop)
+            runLoop.add(keepAlive, forMode: .default)
+        }
+    }
+
+    /// Whether the calling thread is the one of both loops.
+    package var isOnThread: Bool { runLoop.identity.isCurrent || host.isCurrent }
+
+    /// Calls `body` as code of this loop.
+    package func asCurrent<Result>(_ body: () throws -> Result) rethrows -> Result {
+        if runLoop.identity.isCurrent { return try body() }
+        require(host.isCurrent, "A simulation is used on the thread that has begun it.")
+        let poll = reactor_last_poll()
+        unsafe reactor_set_current_loop(runLoop.identity.number, CallbackContext.address(of: runLoop))
+        reactor_set_last_poll(lastPoll.load(ordering: .relaxed))
+        defer {
+            lastPoll.store(reactor_last_poll(), ordering: .relaxed)
+            unsafe reactor_set_current_loop(host.identity.number, CallbackContext.address(of: host))
+            reactor_set_last_poll(poll)
+        }
+        return try body()
+    }
+
+    /// Serves the first thing that is ready, the timers that are due and what was posted. Returns whether there was anything.
+    package func serve() -> Bool {
+        asCurrent {
+            let (count, hasPosts) = (runLoop.timersAndBlocksCalled, runLoop.inbox.hasSomething)
+            let result = runLoop.run(in: .default, until: .distantPast, returnAfterSourceHandled: true)
+            return hasPosts || result == .handledSource || runLoop.timersAndBlocksCalled > count
+        }
+    }
+
+    /// The date of the first timer; ``Deadline/distantFuture`` without one.
+    package var nextDate: Deadline {
+        asCurrent { runLoop.core.firstDate(runLoop.core.running(.default)) }
+    }
+
+    /// Releases everything that was added to the loop.
+    package func end() {
+        asCurrent {
+            _ = runLoop.core.end { true }
+            runLoop.inbox.meter.end()
+        }
+    }
+}
