@@ -2,8 +2,8 @@ import Glibc
 import Reactor
 import SystemPackage
 
-/// Passes the bytes of one direction of a ``TestConnection`` on. Confined to the thread of its loop, which retains it until the
-/// direction has ended.
+/// Passes the bytes of one direction of a ``TestConnection``, or of a connection of a ``World``, on. Confined to the thread of
+/// its loop, which retains it until the direction has ended.
 final class Relay {
     private let from: SocketPair
     private let to: SocketPair
@@ -11,17 +11,24 @@ final class Relay {
     private let domain = currentTimeSource as? TimeDomain
     private var generator: SeededGenerator
 
-    var latency = Duration.zero
+    /// Chosen at random for what is read at once.
+    var latency: ClosedRange<Duration> = .zero ... .zero
     var chunkSizes: ClosedRange<Int>?
     var isStalled = false {
         didSet { isStalled ? pause() : proceed() }
     }
 
+    /// Called before bytes arrive, and with zero before the end does. It may end the relay.
+    var willDeliver: ((Int) -> Void)?
+
+    /// Whether the receiver had no room for the first piece.
+    private var hasBeenTried = false
+
     private var pieces: [Piece] = []
     private var byteCount = 0
     /// How many bytes arrive before the sender is closed; nil for all.
     private var bytesLeft: Int?
-    private var hasEnded = false
+    private(set) var hasEnded = false
     private var reader: DescriptorSource?
     private var writer: DescriptorSource?
     private var timer: Timer?
@@ -38,9 +45,18 @@ final class Relay {
         var bytes: [UInt8]
     }
 
-    init(from: SocketPair, to: SocketPair, _ seed: UInt64) {
-        (self.from, self.to) = (from, to)
-        generator = SeededGenerator(seed: seed)
+    private init(from: SocketPair, to: SocketPair, _ generator: SeededGenerator) {
+        (self.from, self.to, self.generator) = (from, to, generator)
+    }
+
+    /// The relays between two pairs: from the first and to it.
+    static func both(
+        _ first: SocketPair, _ second: SocketPair, _ makeGenerator: (UInt64) -> SeededGenerator
+    ) -> [Relay] {
+        let there = Relay(from: first, to: second, makeGenerator(0))
+        let back = Relay(from: second, to: first, makeGenerator(1))
+        (there.opposite, back.opposite) = (back, there)
+        return [there, back]
     }
 
     func begin() throws(Errno) {
@@ -50,11 +66,17 @@ final class Relay {
 
     func closes(after count: Int) {
         bytesLeft = count
-        if count == 0 { endSender() }
+        if count == 0 { cut() }
     }
 
     func reset() {
         for pair in [from, to] { pair.reset() }
+        end()
+        opposite?.end()
+    }
+
+    /// Ends the sender as if its process had ended: the receiver reads the end, and writes of both fail.
+    func cut() {
         end()
         opposite?.end()
     }
@@ -106,7 +128,8 @@ final class Relay {
             guard count >= 0 else { return }
         } catch { return reset() }
         byteCount += bytes.count
-        pieces.append(Piece(date: .now + latency, bytes: bytes))
+        let date = Deadline.now + latency.random(&generator)
+        pieces.append(Piece(date: max(date, pieces.last?.date ?? date), bytes: bytes))
         if bytes.isEmpty || byteCount >= Self.capacity {
             reader?.cancel()
             reader = nil
@@ -137,15 +160,18 @@ final class Relay {
     private func send(_ bytes: [UInt8]) -> Bool {
         let most = min(
             chunkSizes.map { Int.random(in: $0, using: &generator) } ?? .max, bytesLeft ?? .max, bytes.count)
+        if !hasBeenTried { willDeliver?(most) }
+        guard !hasEnded else { return false }
         var count = 0
         do throws(Errno) {
             count = try bytes.withBytes { [to] (bytes) throws(Errno) in
                 try SystemCall.send(bytes.extracting(first: most), to: to.relayEnd)
             }
         } catch {
-            endSender()
+            cut()
             return false
         }
+        hasBeenTried = count == 0
         guard count > 0 else {
             waitForRoom()
             return false
@@ -154,7 +180,7 @@ final class Relay {
         if count == bytes.count { pieces.removeFirst() } else { pieces[0].bytes.removeFirst(count) }
         if let left = bytesLeft {
             bytesLeft = left - count
-            if left == count { endSender() }
+            if left == count { cut() }
         }
         return true
     }
@@ -172,13 +198,9 @@ final class Relay {
 
     /// The sender has ended its output, and everything has arrived.
     private func finish() {
+        willDeliver?(0)
+        guard !hasEnded else { return }
         _ = shutdown(to.relayEnd, CInt(SHUT_WR))
         end()
-    }
-
-    /// Ends the sender as if its process had ended: the receiver reads the end, and writes of both fail.
-    private func endSender() {
-        end()
-        opposite?.end()
     }
 }

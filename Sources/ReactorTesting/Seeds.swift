@@ -2,7 +2,8 @@ import Reactor
 
 /// The seeds 0 to `count` - 1, for the argument of a test; the one in the environment's REACTOR_SEED, if it is set.
 ///
-/// A failing case shows its seed. Set REACTOR_SEED to that number to rerun only that case.
+/// A failing case shows its seed. Set REACTOR_SEED to that number to rerun only that case. With REACTOR_SEED=17:3,9 a
+/// simulation has only those of its deviations; see ``simulate(seeds:sourceLocation:_:)-(_,_,(World)throws->Void)``.
 ///
 /// ```swift
 /// @Test(arguments: seeds(200))
@@ -15,11 +16,31 @@ import Reactor
 /// on the random sizes of a ``TestConnection``'s pieces.
 public func seeds(_ count: Int) -> [UInt64] {
     precondition(count >= 0, "seeds(_:) needs a count that is not negative.")
-    if let text = environmentVariable("REACTOR_SEED") {
-        guard let seed = UInt64(text) else { fatalError("REACTOR_SEED is not a seed: \(text)") }
-        return [seed]
-    }
+    if let choice = SeedChoice.inEnvironment { return [choice.seed] }
     return (0..<UInt64(count)).map { $0 }
+}
+
+/// A seed, and the deviations that its simulation has.
+struct SeedChoice: Equatable {
+    /// The environment's REACTOR_SEED.
+    static let inEnvironment: SeedChoice? = environmentVariable("REACTOR_SEED").map { text in
+        guard let choice = SeedChoice(text) else { fatalError("REACTOR_SEED is not a seed: \(text)") }
+        return choice
+    }
+
+    let seed: UInt64
+    /// Nil for all.
+    let deviations: [Int]?
+
+    /// Parses `17`, `17:3,9` or `17:`.
+    init?(_ text: String) {
+        let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
+        guard let seed = parts.first.flatMap({ UInt64($0) }) else { return nil }
+        self.seed = seed
+        let numbers = parts.dropFirst().first?.split(separator: ",").map { Int($0) }
+        guard numbers?.contains(nil) != true else { return nil }
+        deviations = numbers?.compactMap(\.self)
+    }
 }
 
 /// SplitMix64: the same numbers for the same seed, on every machine.
@@ -27,6 +48,13 @@ struct SeededGenerator: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
     init(seed: UInt64) { state = seed }
+
+    /// A seed of two numbers.
+    static func mix(_ first: UInt64, _ second: UInt64) -> UInt64 {
+        var generator = SeededGenerator(seed: first)
+        generator.state = generator.next() ^ second
+        return generator.next()
+    }
 
     mutating func next() -> UInt64 {
         state &+= 0x9E37_79B9_7F4A_7C15

@@ -48,19 +48,16 @@ public final class TestConnection {
             throw error
         }
         let seed = seed ?? (currentTimeSource as? TimeDomain)?.seed ?? 0
-        let there = Relay(from: first, to: second, seed)
-        let back = Relay(from: second, to: first, seed &+ 1)
-        there.opposite = back
-        back.opposite = there
+        let relays = Relay.both(first, second) { SeededGenerator(seed: seed &+ $0) }
         do throws(Errno) {
-            for relay in [there, back] { try relay.begin() }
+            for relay in relays { try relay.begin() }
         } catch {
             for pair in [first, second] { pair.closeClientEnd() }
             throw error
         }
         return (
-            TestConnection(first.clientEnd, sendingThrough: there),
-            TestConnection(second.clientEnd, sendingThrough: back)
+            TestConnection(first.clientEnd, sendingThrough: relays[0]),
+            TestConnection(second.clientEnd, sendingThrough: relays[1])
         )
     }
 
@@ -68,8 +65,8 @@ public final class TestConnection {
 
     /// The delay between a write and the arrival of its bytes at the other end. Default zero.
     public var latency: Duration {
-        get { relay.latency }
-        set { relay.latency = newValue }
+        get { relay.latency.lowerBound }
+        set { relay.latency = newValue...newValue }
     }
 
     /// The sizes of the chunks in which bytes arrive at the other end, chosen at random; nil passes bytes on as
@@ -108,9 +105,13 @@ public final class TestConnection {
 
 /// A socket of a client, and the relay's end of it.
 final class SocketPair {
-    let clientEnd: CInt
+    /// -1 while the client has not accepted it.
+    private(set) var clientEnd: CInt
     let relayEnd: CInt
+    private var clientFile: UInt64
     private var isOpen = true
+    /// Whether it is reset once it is accepted.
+    private var awaitsReset = false
 
     init() throws(Errno) {
         var numbers: (CInt, CInt) = (-1, -1)
@@ -121,15 +122,38 @@ final class SocketPair {
         }
         guard code == 0 else { throw Errno(rawValue: errno) }
         (clientEnd, relayEnd) = numbers
+        clientFile = fileNumber(of: clientEnd)
+    }
+
+    /// A pair whose client accepts it from a listening socket.
+    ///
+    /// - Throws: `Errno.connectionRefused`; `Errno.resourceTemporarilyUnavailable` if the backlog is full.
+    init(from name: SocketAddress, to listener: SocketAddress) throws(Errno) {
+        let descriptor = try FileDescriptor.socket(.unix, SOCK_STREAM)
+        (clientEnd, clientFile, relayEnd) = (-1, 0, descriptor.rawValue)
+        do throws(Errno) {
+            try descriptor.bind(to: name)
+            try descriptor.connect(to: listener)
+        } catch {
+            closeRelayEnd()
+            throw error
+        }
     }
 
     deinit { close() }
+
+    /// The client has accepted its end.
+    func clientEnd(is number: CInt) {
+        (clientEnd, clientFile) = (number, fileNumber(of: number))
+        if exchange(&awaitsReset, with: false) { reset() }
+    }
 
     /// Closes the client's end, which no stream has got.
     func closeClientEnd() { _ = Glibc.close(clientEnd) }
 
     /// Closes the relay's end. The client's end reads the end, even while a child that was forked at this moment has a copy.
     func close() {
+        guard !awaitsReset else { return }
         if isOpen { _ = shutdown(relayEnd, CInt(SHUT_RDWR)) }
         closeRelayEnd()
     }
@@ -143,11 +167,26 @@ final class SocketPair {
     /// Closes the relay's end, so that the client's end fails.
     func reset() {
         guard isOpen else { return }
+        guard clientEnd >= 0 else {
+            awaitsReset = true
+            return
+        }
         // The client may have closed its end, whose number may be another descriptor's by now.
-        var state = pollfd(fd: relayEnd, events: 0, revents: 0)
-        let isHungUp = unsafe poll(&state, 1, 0) > 0 && state.revents & Int16(POLLHUP) != 0
+        guard !Self.isHungUp(relayEnd), fileNumber(of: clientEnd) == clientFile else {
+            return closeRelayEnd()
+        }
         // The kernel resets a connection when an end is closed that has not read everything.
-        if !isHungUp { _ = unsafe Glibc.send(clientEnd, "x", 1, CInt(MSG_NOSIGNAL)) }
+        _ = unsafe Glibc.send(clientEnd, "x", 1, CInt(MSG_NOSIGNAL))
         closeRelayEnd()
+        // A child that was forked at this moment has a copy until it calls exec(3).
+        for _ in 0..<Self.mostChecks where !Self.isHungUp(clientEnd) { usleep(100) }
+    }
+
+    /// For a tenth of a second: a child calls exec(3) sooner, also on a busy machine.
+    private static let mostChecks = 1000
+
+    private static func isHungUp(_ descriptor: CInt) -> Bool {
+        var state = pollfd(fd: descriptor, events: 0, revents: 0)
+        return unsafe poll(&state, 1, 0) > 0 && state.revents & Int16(POLLHUP) != 0
     }
 }

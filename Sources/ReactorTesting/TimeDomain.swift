@@ -57,11 +57,16 @@ final class TimeDomain: TimeSource {
     /// Whether the test is a task that the loop serves.
     private let servesTask: Bool
 
-    // Threads and the kernel's network.
-    var guestLoop: AnyObject? { nil }
-    var network: (any Network)? { nil }
+    /// The network of a simulation, whose guest loop stands for the library's own threads.
+    let simulation: SimulatedNetwork?
+    var guestLoop: AnyObject? { simulation?.guest.runLoop }
+    var network: (any Network)? { simulation.flatMap { $0.guest.isOnThread ? $0 : nil } }
 
-    private init(servesTask: Bool) { self.servesTask = servesTask }
+    private init(servesTask: Bool, _ simulation: SimulationRun?) {
+        self.servesTask = servesTask
+        self.simulation = simulation.map { [clocks] in SimulatedNetwork(clocks, seed: $0.seed, kept: $0.kept)
+        }
+    }
 
     static func refuseNesting() -> Never {
         fatalError(
@@ -83,14 +88,28 @@ final class TimeDomain: TimeSource {
     /// - Parameters:
     ///   - seed: Determines the order of what is ready at once; nil for the kernel's order.
     ///   - servesTask: Whether the test awaits while the loop runs.
-    static func enter(seed: UInt64?, servesTask: Bool) -> TimeDomain {
+    ///   - simulation: What has a network of its own; nil for the kernel's.
+    static func enter(seed: UInt64?, servesTask: Bool, simulation: SimulationRun? = nil) -> TimeDomain {
         guard currentTimeSource == nil else { refuseNesting() }
-        let domain = TimeDomain(servesTask: servesTask)
+        let domain = TimeDomain(servesTask: servesTask, simulation)
         domain.state.withLock { $0.seed = seed }
         domain.note([(try? mainQueueHandle()) ?? -1], areOwn: true)
         domain.enterThread()
         domain.loopBegan(domain.loop)
+        domain.beginSimulation()
         return domain
+    }
+
+    /// 1 January 2026.
+    private static let firstDate = Duration.seconds(1_767_225_600)
+
+    private func beginSimulation() {
+        guard let simulation else { return }
+        setWallClock(to: Self.firstDate)
+        state.withLock { state in
+            state.generators[ObjectIdentifier(simulation.guest.runLoop)] = SeededGenerator(
+                seed: simulation.deviations.seed &- 1)
+        }
     }
 
     /// Gives the calling thread the kernel's time again, and ends the library's threads with this time when they have nothing
@@ -101,6 +120,7 @@ final class TimeDomain: TimeSource {
                 "withVirtualTime must end on the thread it began on: add .runLoop, or isolate the test to a loop's actor."
             )
         }
+        simulation?.end()
         let threads = threads.withLock { threads in
             defer { threads = [:] }
             return Array(threads.values)
@@ -166,6 +186,23 @@ final class TimeDomain: TimeSource {
     // MARK: Waiting
 
     func willWait(until date: Int64, _ wait: LoopWait) -> Int64 {
+        guard let guest = simulation?.guest, guest.isOnThread else { return awaitTurn(until: date, wait) }
+        while true {
+            while guest.serve() {
+                // What the guest has done may be for this loop.
+                if !loop.isAsleep || wait.isReady { return .min }
+            }
+            let guestDate = guest.nextDate.uptimeNanoseconds
+            let end = awaitTurn(until: min(date, guestDate), wait)
+            guard end == .min, guestDate <= clocks.now, date > clocks.now, loop.isAsleep else { return end }
+        }
+    }
+
+    /// Serves the guest loop of a simulation. Returns whether there was anything to do.
+    func serveGuest() -> Bool { simulation?.guest.serve() ?? false }
+
+    /// Waits until the clock has been moved to `date`, or something is ready; as ``willWait(until:_:)``.
+    private func awaitTurn(until date: Int64, _ wait: LoopWait) -> Int64 {
         let current = DomainLoops.Waiting(loop: .current, wait: wait, date: date)
         let number = state.withLock { state in
             stopClock(state)
@@ -259,12 +296,14 @@ final class TimeDomain: TimeSource {
 
     /// Whether a loop waits for a descriptor that other code may make ready.
     private func hasPeers(_ loop: DomainLoops.Waiting) -> Bool {
-        state.withLock { state in
-            loop.wait.descriptors.contains {
-                !state.clockTimers.contains($0)
-                    && (state.ownDescriptors[$0] == nil || state.ownDescriptors[$0] != fileNumber(of: $0))
+        // In a simulation there are none.
+        simulation == nil
+            && state.withLock { state in
+                loop.wait.descriptors.contains {
+                    !state.clockTimers.contains($0)
+                        && (state.ownDescriptors[$0] == nil || state.ownDescriptors[$0] != fileNumber(of: $0))
+                }
             }
-        }
     }
 
     /// Moves the clock without running the calling thread's loop.
@@ -391,7 +430,7 @@ final class TimeDomain: TimeSource {
 }
 
 /// What tells a descriptor's file from another one that gets its number; 0 once it is closed.
-private func fileNumber(of descriptor: CInt) -> UInt64 {
+func fileNumber(of descriptor: CInt) -> UInt64 {
     var status = stat()
     return unsafe fstat(descriptor, &status) == 0 ? UInt64(status.st_ino) : 0
 }

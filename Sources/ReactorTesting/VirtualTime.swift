@@ -93,7 +93,7 @@ public final class VirtualTime: Sendable {
             let (othersWait, callCount) = (domain.othersWait, domain.loop.timersAndBlocksCalled)
             let result = domain.loop.run(in: mode, until: end, returnAfterSourceHandled: true)
             let hasCalled = domain.loop.timersAndBlocksCalled > callCount
-            if result == .handledSource || result == .stopped || hasCalled {
+            if domain.serveGuest() || result == .handledSource || result == .stopped || hasCalled {
                 passCount += 1
             } else if othersWait {
                 break

@@ -1,0 +1,255 @@
+import Glibc
+import Reactor
+import SystemPackage
+
+/// A listening socket of a simulation.
+struct SimulatedListener {
+    let host: Host
+    /// The address that it is bound to, with its port.
+    let address: SocketAddress
+    let takesIPv4: Bool
+    let reusesPort: Bool
+    let descriptor: CInt
+    let file: UInt64
+    /// The address of the real socket.
+    let name: SocketAddress
+
+    /// Whether it is still open.
+    var isOpen: Bool { fileNumber(of: descriptor) == file }
+
+    /// Whether it accepts connections to `address`, which is not mapped.
+    func accepts(_ target: SocketAddress) -> Bool {
+        guard target.port == address.port else { return false }
+        if address.unmapped.with(port: 0) == target.with(port: 0) { return true }
+        return address.isAny && (address.family == target.family || takesIPv4)
+    }
+}
+
+extension SimulatedNetwork {
+    func listen(
+        at address: SocketAddress, backlog: CInt, isIPv6Only: Bool, reusesPort: Bool
+    ) throws(Errno) -> FileDescriptor {
+        let host = here
+        try checkBinding(address, on: host)
+        listeners.removeAll { !$0.isOpen }
+        let address = address.port == 0 ? address.with(port: choosePort(on: host)) : address
+        let isTaken = listeners.contains { other in
+            other.host === host && other.address.port == address.port
+                && (other.address.unmapped == address.unmapped || other.address.isAny || address.isAny)
+                && (other.address.family == address.family || other.takesIPv4 || address.isAny && !isIPv6Only)
+                && !(reusesPort && other.reusesPort)
+        }
+        if isTaken { throw .addressInUse }
+        let descriptor = try FileDescriptor.socket(.unix, SOCK_STREAM)
+        do throws(Errno) {
+            let name = try nextName()
+            try descriptor.bind(to: name)
+            try SystemCall.make { Glibc.listen(descriptor.rawValue, backlog) }
+            listeners.append(
+                SimulatedListener(
+                    host: host, address: address, takesIPv4: address.family == .ipv6 && !isIPv6Only,
+                    reusesPort: reusesPort, descriptor: descriptor.rawValue,
+                    file: fileNumber(of: descriptor.rawValue), name: name))
+        } catch {
+            try? descriptor.close()
+            throw error
+        }
+        note(.listening(address))
+        return descriptor
+    }
+
+    func willAccept(from listener: CInt) throws(Errno) {
+        guard faults.tooManyFiles > 0 else { return }
+        let file = fileNumber(of: listener)
+        guard let index = listeners.firstIndex(where: { $0.file == file }),
+            draws(.tooManyFiles, faults.tooManyFiles, -1 - index)
+        else { return }
+        throw .tooManyOpenFiles
+    }
+
+    func accepted(_ descriptor: FileDescriptor, from peer: SocketAddress) -> SocketAddress {
+        guard let connection = pending.removeValue(forKey: peer) else { return peer }
+        ends[fileNumber(of: descriptor.rawValue)] = (connection.target, connection.serversPeer)
+        guest.asCurrent { connection.accepted(descriptor.rawValue) }
+        return connection.serversPeer
+    }
+
+    func connect(
+        to address: SocketAddress, from host: NetworkHost?,
+        completion: @escaping (Result<FileDescriptor, Errno>) -> Void
+    ) throws(Errno) -> AnyObject {
+        let host = host as? Host ?? here
+        connectionCount += 1
+        if draws(.tooManyFiles, faults.tooManyFiles, connectionCount) { throw .tooManyOpenFiles }
+        let route = try route(from: host, to: address)
+        let attempt = ConnectionAttempt(
+            connectionCount, from: (host, route.source.with(port: choosePort(on: host))),
+            to: (route.host, address), deviations.generator(101, UInt64(connectionCount)), completion)
+        note(.connecting(attempt.number, from: attempt.source, to: address))
+        send(attempt)
+        return attempt
+    }
+
+    /// Sends the packet that begins a connection, again and again while it is lost.
+    private func send(_ attempt: ConnectionAttempt) {
+        let (client, server) = (attempt.client, attempt.server)
+        let link = link(client, server)
+        let isLost = isPartitioned(client, server) || draws(.loss, link.loss, attempt.number)
+        guard isLost else {
+            return after(link.latency.random(&attempt.generator)) { [weak self, weak attempt] in
+                if let self, let attempt { self.arrive(attempt) }
+            }
+        }
+        retry(attempt) { [weak self, weak attempt] in if let self, let attempt { self.send(attempt) } }
+    }
+
+    /// As TCP: after one second, two more, and so on, six times (tcp_syn_retries, tcp(7)).
+    private func retry(_ attempt: ConnectionAttempt, _ again: @escaping () -> Void) {
+        attempt.tryCount += 1
+        let delay = Duration.seconds(1 << (attempt.tryCount - 1))
+        guard attempt.tryCount > 6 else { return after(delay, again) }
+        after(delay) { [weak self, weak attempt] in
+            if let self, let attempt { self.finish(attempt, .failure(.timedOut)) }
+        }
+    }
+
+    private func arrive(_ attempt: ConnectionAttempt) {
+        let target = attempt.target.unmapped
+        let listener = listeners.last { $0.host === attempt.server && $0.accepts(target) && $0.isOpen }
+        guard let listener, !draws(.refusal, faults.refusals, attempt.number) else {
+            return answer(attempt, .failure(.connectionRefused))
+        }
+        do throws(Errno) {
+            attempt.connection = try SimulatedConnection(attempt, to: listener, of: self)
+            answer(attempt, .success(()))
+        } catch .resourceTemporarilyUnavailable {
+            // The backlog is full.
+            retry(attempt) { [weak self, weak attempt] in if let self, let attempt { self.send(attempt) } }
+        } catch {
+            answer(attempt, .failure(error))
+        }
+    }
+
+    private func answer(_ attempt: ConnectionAttempt, _ outcome: Result<Void, Errno>) {
+        let link = link(attempt.client, attempt.server)
+        if isPartitioned(attempt.client, attempt.server) {
+            return retry(attempt) { [weak self, weak attempt] in
+                if let self, let attempt { self.answer(attempt, outcome) }
+            }
+        }
+        after(link.latency.random(&attempt.generator)) { [weak self, weak attempt] in
+            if let self, let attempt { self.finish(attempt, outcome) }
+        }
+    }
+
+    private func finish(_ attempt: ConnectionAttempt, _ outcome: Result<Void, Errno>) {
+        switch outcome {
+        case .failure(let error):
+            note(.failed(attempt.number, error.rawValue))
+            attempt.completion(.failure(error))
+        case .success:
+            guard let connection = attempt.connection.take() else { return }
+            note(.connected(attempt.number))
+            attempt.completion(.success(FileDescriptor(rawValue: connection.clientEnd)))
+        }
+    }
+}
+
+/// A connection that is being made, until it is released.
+final class ConnectionAttempt {
+    let number: Int
+    let client: Host
+    /// The client's address.
+    let source: SocketAddress
+    let server: Host
+    let target: SocketAddress
+    var generator: SeededGenerator
+    let completion: (Result<FileDescriptor, Errno>) -> Void
+    var tryCount = 0
+    /// The connection that the client does not know of yet.
+    var connection: SimulatedConnection?
+
+    init(
+        _ number: Int, from client: (host: Host, address: SocketAddress),
+        to server: (host: Host, address: SocketAddress), _ generator: SeededGenerator,
+        _ completion: @escaping (Result<FileDescriptor, Errno>) -> Void
+    ) {
+        self.number = number
+        (self.client, source) = client
+        (self.server, target) = server
+        (self.generator, self.completion) = (generator, completion)
+    }
+
+    deinit { connection?.closeClientEnd() }
+}
+
+/// A connection between two hosts: two real ones, with a relay for each direction between them.
+final class SimulatedConnection {
+    let number: Int
+    private let client: Host
+    private let server: Host
+    /// The address that the client connects to.
+    let target: SocketAddress
+    /// The client's address as the server sees it.
+    let serversPeer: SocketAddress
+    private let pairs: (client: SocketPair, server: SocketPair)
+    private let relays: [Relay]
+    private unowned let network: SimulatedNetwork
+
+    var clientEnd: CInt { pairs.client.clientEnd }
+    private var hasEnded: Bool { relays.allSatisfy(\.hasEnded) }
+
+    init(_ attempt: ConnectionAttempt, to listener: SimulatedListener, of network: SimulatedNetwork)
+        throws(Errno)
+    {
+        let name = try network.nextName()
+        let (clients, servers) = (try SocketPair(), try SocketPair(from: name, to: listener.name))
+        pairs = (clients, servers)
+        number = attempt.number
+        (client, server, self.network) = (attempt.client, attempt.server, network)
+        let isMapped = listener.address.family == .ipv6
+        target = isMapped ? attempt.target.mapped : attempt.target.unmapped
+        serversPeer = isMapped ? attempt.source.mapped : attempt.source
+        relays = Relay.both(clients, servers) {
+            network.deviations.generator(102 + $0, UInt64(attempt.number))
+        }
+        network.connections.removeAll { $0.hasEnded }
+        network.connections.append(self)
+        network.pending[name] = self
+        network.ends[fileNumber(of: clients.clientEnd)] = (attempt.source, attempt.target)
+        update()
+        do throws(Errno) { for relay in relays { try begin(relay) } } catch {
+            end()
+            throw error
+        }
+    }
+
+    private func begin(_ relay: Relay) throws(Errno) {
+        let (network, number, isFromClient) = (network, number, relay === relays[0])
+        relay.willDeliver = { [weak relay, unowned network] count in
+            network.note(
+                count == 0
+                    ? .end(number, isFromClient: isFromClient)
+                    : .arrival(number, isFromClient: isFromClient, count))
+            network.jumpClock(number)
+            if network.draws(.reset, network.faults.resets, number) { relay?.reset() }
+        }
+        try relay.begin()
+    }
+
+    /// Applies what connects the hosts.
+    func update() {
+        let (link, isStalled) = (network.link(client, server), network.isPartitioned(client, server))
+        for relay in relays {
+            (relay.latency, relay.chunkSizes) = (link.latency, link.chunkSizes)
+            if relay.isStalled != isStalled { relay.isStalled = isStalled }
+        }
+    }
+
+    func accepted(_ descriptor: CInt) { pairs.server.clientEnd(is: descriptor) }
+
+    /// The client has given up before it was connected.
+    func closeClientEnd() { pairs.client.closeClientEnd() }
+
+    func end() { for relay in relays { relay.cut() } }
+}

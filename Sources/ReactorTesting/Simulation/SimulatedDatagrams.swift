@@ -1,0 +1,156 @@
+import Glibc
+import Reactor
+import SystemPackage
+
+/// A datagram socket of a simulation.
+final class SimulatedDatagramSocket {
+    let host: Host
+    let family: SocketAddress.Family
+    let file: UInt64
+    private let descriptor: CInt
+    /// The address of the real socket.
+    let name: SocketAddress
+    /// The address that it is bound to.
+    var local: SocketAddress?
+    var peer: SocketAddress?
+    /// Whether no socket has received an earlier datagram.
+    var hasBeenRefused = false
+    /// The sockets that send its datagrams, by the address that receivers see, which their names contain.
+    private var senders: [SocketAddress: FileDescriptor] = [:]
+
+    var isOpen: Bool { fileNumber(of: descriptor) == file }
+    /// The address before it is bound.
+    var unbound: SocketAddress { family == .ipv4 ? .ipv4Any(port: 0) : .ipv6Any(port: 0) }
+
+    init(
+        _ host: Host, _ family: SocketAddress.Family, _ descriptor: FileDescriptor, named name: SocketAddress
+    )
+        throws(Errno)
+    {
+        (self.host, self.family, self.descriptor, self.name) = (host, family, descriptor.rawValue, name)
+        file = fileNumber(of: descriptor.rawValue)
+        try descriptor.bind(to: name)
+    }
+
+    func end() { for sender in senders.values { try? sender.close() } }
+
+    func sender(
+        as source: SocketAddress, _ makeName: () throws(Errno) -> SocketAddress
+    ) throws(Errno) -> FileDescriptor {
+        if let sender = senders[source] { return sender }
+        let sender = try FileDescriptor.socket(.unix, SOCK_DGRAM)
+        senders[source] = sender
+        try sender.bind(to: makeName())
+        return sender
+    }
+
+    /// Whether it receives what `source` sends to `target`.
+    func receives(from source: SocketAddress, at target: SocketAddress) -> Bool {
+        guard let local, local.port == target.port, isOpen, peer.map({ $0.unmapped == source }) ?? true else {
+            return false
+        }
+        if local.unmapped == target { return true }
+        return local.isAny && (local.family == target.family || local.family == .ipv6)
+    }
+}
+
+extension SimulatedNetwork {
+    /// As long as a UDP datagram over IPv4 may be.
+    private static let longestDatagram = 65_507
+    /// How often a full receiver is tried again; a receiver that reads has room at once.
+    private static let mostDeliveries = 100
+
+    func datagramSocket(_ family: SocketAddress.Family) throws(Errno) -> FileDescriptor {
+        let descriptor = try FileDescriptor.socket(.unix, SOCK_DGRAM)
+        do throws(Errno) {
+            datagramSockets.append(
+                try SimulatedDatagramSocket(here, family, descriptor, named: nextName()))
+        } catch {
+            try? descriptor.close()
+            throw error
+        }
+        return descriptor
+    }
+
+    private func socket(_ descriptor: FileDescriptor) throws(Errno) -> SimulatedDatagramSocket {
+        let file = fileNumber(of: descriptor.rawValue)
+        guard let socket = datagramSockets.first(where: { $0.file == file }) else { throw .badFileDescriptor }
+        return socket
+    }
+
+    func bindDatagrams(of descriptor: FileDescriptor, to address: SocketAddress) throws(Errno) {
+        let socket = try socket(descriptor)
+        try checkBinding(address, on: socket.host)
+        let address = address.port == 0 ? address.with(port: choosePort(on: socket.host)) : address
+        let isTaken = datagramSockets.contains { other in
+            other.host === socket.host && other.local?.port == address.port && other.isOpen
+                && (other.local == address || other.local!.isAny || address.isAny)
+        }
+        if isTaken { throw .addressInUse }
+        socket.local = address
+    }
+
+    func connectDatagrams(of descriptor: FileDescriptor, to peer: SocketAddress) throws(Errno) {
+        let socket = try socket(descriptor)
+        let source = try route(from: socket.host, to: peer).source
+        if socket.local == nil { try bindDatagrams(of: descriptor, to: source) }
+        socket.peer = peer
+    }
+
+    func send(_ bytes: RawSpan, from descriptor: FileDescriptor, to address: SocketAddress?) throws(Errno) {
+        let socket = try socket(descriptor)
+        guard let target = address ?? socket.peer else { throw Errno(rawValue: EDESTADDRREQ) }
+        if bytes.byteCount > Self.longestDatagram { throw .messageTooLong }
+        if exchange(&socket.hasBeenRefused, with: false) { throw .connectionRefused }
+        let route = try route(from: socket.host, to: target)
+        if socket.local == nil { try bindDatagrams(of: descriptor, to: socket.unbound) }
+        let source = socket.local!.isAny ? route.source.with(port: socket.local!.port!) : socket.local!
+        datagramCount += 1
+        let number = datagramCount
+        note(.datagram(number, from: source, to: target, bytes.byteCount))
+        let link = link(socket.host, route.host)
+        guard !isPartitioned(socket.host, route.host), !draws(.loss, link.loss, -number) else { return }
+        var copy: [UInt8] = []
+        copy.append(bytes)
+        var generator = deviations.generator(104, UInt64(number))
+        for _ in 0..<(draws(.duplication, link.duplication, number) ? 2 : 1) {
+            after(link.latency.random(&generator)) { [weak self, copy] in
+                self?.deliver(copy, number, from: socket, source.unmapped, to: (route.host, target.unmapped))
+            }
+        }
+    }
+
+    private func deliver(
+        _ bytes: [UInt8], _ number: Int, from sender: SimulatedDatagramSocket, _ source: SocketAddress,
+        to target: (host: Host, address: SocketAddress), tryCount: Int = 0
+    ) {
+        let receiver = datagramSockets.last {
+            $0.host === target.host && $0.receives(from: source, at: target.address)
+        }
+        guard let receiver else {
+            note(.unreceived(number))
+            if sender.peer != nil { sender.hasBeenRefused = true }
+            return
+        }
+        do throws(Errno) {
+            let source = receiver.family == .ipv6 ? source.mapped : source
+            let real = try sender.sender(as: source) { () throws(Errno) in try nextName(source) }
+            try bytes.withBytes { (bytes) throws(Errno) in try real.send(bytes, to: receiver.name) }
+            note(.delivery(number))
+            jumpClock(-number)
+        } catch .resourceTemporarilyUnavailable where tryCount < Self.mostDeliveries {
+            // The kernel queues few datagrams of Unix-domain sockets: the receiver takes those first.
+            after(.nanoseconds(1)) { [weak self] in
+                self?.deliver(bytes, number, from: sender, source, to: target, tryCount: tryCount + 1)
+            }
+        } catch {
+            note(.unreceived(number))
+        }
+    }
+
+    func sender(of sender: SocketAddress?) -> SocketAddress? {
+        guard let name = sender?.unixAbstractName, name.starts(with: namePrefix.utf8) else { return nil }
+        return SocketAddress(
+            String(decoding: name.drop { $0 != UInt8(ascii: "|") }.dropFirst(), as: UTF8.self))
+    }
+}

@@ -1,0 +1,241 @@
+import Glibc
+import Reactor
+import SystemPackage
+
+/// The hosts of a simulation and what connects them. Real Unix-domain sockets stand for those of the code under test.
+///
+/// `@unchecked Sendable`: `TimeDomain` gives it only to code on its thread, and ``World`` calls it through ``GuestLoop``, which
+/// traps on others.
+final class SimulatedNetwork: Network, @unchecked Sendable {
+    private static let count = Mutex(0)
+
+    /// Passes bytes on, and does what the library does on its own threads otherwise.
+    let guest = GuestLoop()
+    private let clocks: ReplacedClocks
+    private let start: Int64
+    /// What the names of sockets begin with.
+    let namePrefix: String
+    private var nameCount = 0
+
+    private(set) var hosts: [Host] = []
+    var deviations: Deviations
+    var link = World.Link()
+    var links: [HostPair: World.Link] = [:]
+    var partitions: Set<HostPair> = []
+    var faults = World.Faults()
+    private(set) var trace: [TraceEntry] = []
+
+    var listeners: [SimulatedListener] = []
+    var connections: [SimulatedConnection] = []
+    var connectionCount = 0
+    private var lookupCount = 0
+    /// Those that were not accepted yet, by the name of the relay's socket.
+    var pending: [SocketAddress: SimulatedConnection] = [:]
+    /// The addresses of connections' ends, by file.
+    var ends: [UInt64: (local: SocketAddress, peer: SocketAddress)] = [:]
+    var datagramSockets: [SimulatedDatagramSocket] = []
+    var datagramCount = 0
+    private var lastPorts: [Int: UInt16] = [:]
+
+    init(_ clocks: ReplacedClocks, seed: UInt64, kept: [Int]?) {
+        self.clocks = clocks
+        start = clocks.now
+        deviations = Deviations(seed: seed, kept: kept.map(Set.init))
+        let number = Self.count.withLock { count in
+            count += 1
+            return count
+        }
+        namePrefix = "reactor-simulation.\(getpid()).\(number)."
+        _ = addHost("localhost", [])
+    }
+
+    /// Ends all connections, and what the library still does.
+    func end() {
+        guest.asCurrent {
+            for connection in connections { connection.end() }
+            for socket in datagramSockets { socket.end() }
+        }
+        guest.end()
+        (connections, pending, datagramSockets) = ([], [:], [])
+    }
+
+    // MARK: Its state
+
+    /// Changes what the test sets, and applies it to the connections.
+    func change(_ change: (SimulatedNetwork) -> Void) {
+        guest.asCurrent {
+            change(self)
+            for connection in connections { connection.update() }
+        }
+    }
+
+    func note(_ event: TraceEntry.Event) {
+        trace.append(TraceEntry(time: clocks.now - start, event: event))
+    }
+
+    /// Decides whether something happens to the subject with this number.
+    func draws(_ kind: Deviations.Kind, _ probability: Double, _ number: Int) -> Bool {
+        guard let deviation = deviations.draw(kind, probability, number) else { return false }
+        note(.deviation(deviation, kind))
+        return true
+    }
+
+    /// Calls `body` on the guest loop after a latency.
+    func after(_ delay: Duration, _ body: @escaping () -> Void) {
+        guest.asCurrent { _ = Timer.scheduled(after: delay) { _ in body() } }
+    }
+
+    func link(_ first: Host, _ second: Host) -> World.Link {
+        if first === second { return World.Link() }
+        return links[HostPair(first, second)] ?? link
+    }
+
+    func isPartitioned(_ first: Host, _ second: Host) -> Bool {
+        !partitions.isEmpty && partitions.contains(HostPair(first, second))
+    }
+
+    /// Sets the wall clock by up to an hour, if the seed says so.
+    func jumpClock(_ number: Int) {
+        guard draws(.clockJump, faults.clockJumps, number) else { return }
+        var generator = deviations.generator(Deviations.Kind.clockJump.rawValue, UInt64(deviations.count), 1)
+        let jump = Duration.seconds(Int.random(in: -3600...3600, using: &generator))
+        (currentTimeSource as? TimeDomain)?.setWallClock(
+            to: .nanoseconds(clocks.now + clocks.lead(of: CLOCK_REALTIME)) + jump)
+    }
+
+    // MARK: Hosts and addresses
+
+    var currentHost: NetworkHost { here }
+
+    /// The host that the calling code belongs to.
+    var here: Host { Host.current ?? hosts[0] }
+
+    func addHost(_ name: String, _ texts: [String]) -> Host {
+        var addresses = texts.map { text in
+            guard let address = SocketAddress(text, port: 0) else {
+                preconditionFailure("World.host(_:_:) needs numeric addresses, not \(text).")
+            }
+            precondition(owner(of: address) == nil, "Two hosts of a simulation have the address \(text).")
+            return address
+        }
+        if addresses.isEmpty {
+            let number = hosts.count + 1
+            addresses = [
+                .ipv4(0x0a00_0000 + UInt32(number), port: 0),
+                .ipv6(0xfd00 << 112 + UInt128(number), port: 0),
+            ]
+        }
+        let host = Host(name, addresses, hosts.count)
+        hosts.append(host)
+        return host
+    }
+
+    private func owner(of address: SocketAddress) -> Host? {
+        let address = address.unmapped.with(port: 0)
+        return hosts.first { $0.addresses.contains(address) }
+    }
+
+    /// The host that `address` belongs to as seen from `host`, and the address that `host` sends from.
+    func route(from host: Host, to address: SocketAddress) throws(Errno) -> (
+        host: Host, source: SocketAddress
+    ) {
+        let target = address.unmapped
+        if target.isLoopback || target.isAny {
+            return (host, target.family == .ipv4 ? .ipv4Loopback(port: 0) : .ipv6Loopback(port: 0))
+        }
+        let local = host.addresses.first { $0.family == target.family }
+        if let owner = owner(of: target) {
+            guard let local else { throw .networkUnreachable }
+            return (owner, owner === host ? target.with(port: 0) : local)
+        }
+        // An address of no host, to which the test has bound a socket.
+        guard isBound(target) else { throw local == nil ? .networkUnreachable : .noRouteToHost }
+        return (hosts[0], host === hosts[0] ? target.with(port: 0) : local ?? target.with(port: 0))
+    }
+
+    private func isBound(_ address: SocketAddress) -> Bool {
+        let address = address.with(port: 0)
+        return listeners.contains { $0.address.with(port: 0) == address }
+            || datagramSockets.contains { $0.local?.with(port: 0) == address }
+    }
+
+    /// Whether `host` may bind a socket to `address`.
+    func checkBinding(_ address: SocketAddress, on host: Host) throws(Errno) {
+        guard !address.isAny, !address.isLoopback else { return }
+        let owner = owner(of: address)
+        guard owner === host || owner == nil && host === hosts[0] else { throw .addressNotAvailable }
+    }
+
+    /// The next port of `host` that the kernel would choose.
+    func choosePort(on host: Host) -> UInt16 {
+        let last = lastPorts[host.number] ?? 49_151
+        let port = last == .max ? 49_152 : last + 1
+        lastPorts[host.number] = port
+        return port
+    }
+
+    /// A name for a socket that no other has; `address` for one of datagrams.
+    func nextName(_ address: SocketAddress? = nil) throws(Errno) -> SocketAddress {
+        nameCount += 1
+        return try SocketAddress(
+            unixAbstractName: "\(namePrefix)\(nameCount)\(address.map { "|\($0)" } ?? "")".utf8)
+    }
+
+    func localAddress(of socket: FileDescriptor) -> SocketAddress? {
+        let file = fileNumber(of: socket.rawValue)
+        if let end = ends[file] { return end.local }
+        if let listener = listeners.first(where: { $0.file == file }) { return listener.address }
+        return datagramSockets.first { $0.file == file }.map { $0.local ?? $0.unbound }
+    }
+
+    func peerAddress(of socket: FileDescriptor) -> SocketAddress? {
+        let file = fileNumber(of: socket.rawValue)
+        return ends[file]?.peer ?? datagramSockets.first { $0.file == file }?.peer
+    }
+
+    // MARK: Names
+
+    func resolve(
+        _ name: String, port: UInt16, _ family: SocketAddress.Family,
+        completion: @escaping @Sendable ([SocketAddress], CInt) -> Void
+    ) {
+        lookupCount += 1
+        note(.lookup(name))
+        let name = name.lowercased()
+        let found =
+            name == "localhost" || name.hasSuffix(".localhost")
+            ? [.ipv6Loopback(port: 0), .ipv4Loopback(port: 0)]
+            : hosts.filter { $0.name.lowercased() == name }.flatMap(\.addresses)
+        let addresses = found.filter { family == .unspecified || $0.family == family }
+            .map { $0.with(port: port) }
+        let fails = draws(.failedLookup, faults.failedLookups, lookupCount)
+        let isSlow = draws(.slowLookup, faults.slowLookups, lookupCount)
+        var generator = deviations.generator(100, UInt64(lookupCount))
+        let delay = link.latency.random(&generator) * 2 + (isSlow ? .seconds(5) : .zero)
+        after(delay) {
+            // EAI_AGAIN and EAI_NONAME.
+            if fails { completion([], -3) } else { completion(addresses, addresses.isEmpty ? -2 : 0) }
+        }
+    }
+}
+
+extension SocketAddress {
+    func with(port: UInt16) -> SocketAddress {
+        if let ipv4 { return .ipv4(ipv4, port: port) }
+        return .ipv6(ipv6 ?? 0, port: port, scope: scope ?? 0)
+    }
+
+    /// The IPv4 address of one that is mapped into IPv6.
+    var unmapped: SocketAddress { embeddedIPv4.map { .ipv4($0, port: port ?? 0) } ?? self }
+
+    /// An IPv4 address, mapped into IPv6.
+    var mapped: SocketAddress { ipv4.map { .ipv6(0xffff << 32 + UInt128($0), port: port ?? 0) } ?? self }
+}
+
+extension ClosedRange<Duration> {
+    func random(_ generator: inout SeededGenerator) -> Duration {
+        let range = lowerBound.wholeNanoseconds...upperBound.wholeNanoseconds
+        return .nanoseconds(
+            range.lowerBound == range.upperBound ? range.lowerBound : .random(in: range, using: &generator))
+    }
+}

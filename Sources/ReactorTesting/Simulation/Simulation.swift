@@ -1,0 +1,181 @@
+import CReactorLinux
+import Reactor
+public import Testing
+
+/// Calls `body` in a simulation: with virtual time, and a network of its own; see ``World``.
+///
+/// - Parameters:
+///   - seed: Decides everything that happens; see ``seeds(_:)``. With REACTOR_SEED=17:3,9 in the environment a simulation with
+///     the seed 17 has the deviations 3 and 9 only.
+///   - body: The test.
+/// - Precondition: Not called inside `withVirtualTime` or `withSimulation`.
+@available(*, noasync, message: "await withSimulation, in a suite with the trait runLoop")
+public func withSimulation<Result>(
+    seed: UInt64 = 0, _ body: (World) throws -> Result
+) rethrows -> Result {
+    try SimulationRun(seed).call(body)
+}
+
+/// Calls `body` in a simulation; see ``World``.
+///
+/// The task has to stay on one thread whose loop runs while the task is suspended, as for `withVirtualTime`.
+///
+/// - Parameters:
+///   - seed: As in the variant for synchronous tests.
+///   - body: The test.
+/// - Precondition: Not called inside `withVirtualTime` or `withSimulation`. The task is on the same thread at the end.
+nonisolated(nonsending) public func withSimulation<Result>(
+    seed: UInt64 = 0, _ body: nonisolated(nonsending) (World) async throws -> Result
+) async rethrows -> Result {
+    try await SimulationRun(seed).callAsync(body)
+}
+
+/// Calls `body` in a simulation for each of the seeds 0 to `count` - 1, until it fails: records an issue, or throws.
+///
+/// Each fault that a simulation has is a deviation, and has a number. When a seed fails, this looks for a small set of
+/// deviations with which it still fails, calls `body` with those once more, and records an issue with the environment variable
+/// that repeats just that, such as `REACTOR_SEED=17:3,9`. The issues of the other runs are recorded as known ones.
+///
+/// ```swift
+/// @Test func `no message is lost while connections are reset`() {
+///     simulate(seeds: 1000) { world in
+///         world.faults.resets = 0.01
+///         …
+///     }
+/// }
+/// ```
+///
+/// - Parameters:
+///   - count: How many seeds to try. With REACTOR_SEED in the environment only that one is.
+///   - sourceLocation: Where an issue is recorded.
+///   - body: The test. It is called many times, so it makes all that it uses.
+@available(*, noasync, message: "await simulate, in a suite with the trait runLoop")
+public func simulate(
+    seeds count: Int, sourceLocation: SourceLocation = #_sourceLocation, _ body: (World) throws -> Void
+) {
+    for seed in seeds(count) {
+        var search = FailureSearch(seed)
+        while let run = search.next() {
+            let hasFailed = Mutex(false)
+            try? withKnownIssue(isIntermittent: true, sourceLocation: sourceLocation) {
+                try run.call(body)
+            } matching: { _ in
+                hasFailed.withLock { $0 = true }
+                return true
+            }
+            search.note(run, hasFailed.withLock { $0 })
+        }
+        guard let failure = search.failure else { continue }
+        failure.report(sourceLocation)
+        do { try failure.call(body) } catch { Issue.record(error, sourceLocation: sourceLocation) }
+        return
+    }
+}
+
+/// Calls `body` in a simulation for each of the seeds 0 to `count` - 1, as the variant for synchronous tests does.
+nonisolated(nonsending) public func simulate(
+    seeds count: Int, sourceLocation: SourceLocation = #_sourceLocation,
+    _ body: nonisolated(nonsending) (World) async throws -> Void
+) async {
+    for seed in seeds(count) {
+        var search = FailureSearch(seed)
+        while let run = search.next() {
+            let hasFailed = Mutex(false)
+            try? await withKnownIssue(isIntermittent: true, sourceLocation: sourceLocation) {
+                try await run.callAsync(body)
+            } matching: { _ in
+                hasFailed.withLock { $0 = true }
+                return true
+            }
+            search.note(run, hasFailed.withLock { $0 })
+        }
+        guard let failure = search.failure else { continue }
+        failure.report(sourceLocation)
+        do { try await failure.callAsync(body) } catch { Issue.record(error, sourceLocation: sourceLocation) }
+        return
+    }
+}
+
+/// One run of a simulation.
+final class SimulationRun {
+    let seed: UInt64
+    /// The deviations that happen; nil for all.
+    let kept: [Int]?
+    /// How many have been drawn, once it is over.
+    private(set) var deviationCount = 0
+
+    init(_ seed: UInt64, kept: [Int]? = nil) {
+        self.seed = seed
+        self.kept = kept ?? SeedChoice.inEnvironment.flatMap { $0.seed == seed ? $0.deviations : nil }
+    }
+
+    func call<Result>(_ body: (World) throws -> Result) rethrows -> Result {
+        let domain = TimeDomain.enter(seed: seed, servesTask: false, simulation: self)
+        defer { leave(domain) }
+        return try body(World(domain.simulation!, VirtualTime(domain)))
+    }
+
+    nonisolated(nonsending) func callAsync<Result>(
+        _ body: nonisolated(nonsending) (World) async throws -> Result
+    ) async rethrows -> Result {
+        precondition(
+            !reactor_is_on_pool_thread(),
+            "withSimulation needs a task that stays on a loop's thread: add the trait .runLoop, or isolate the test to a loop's actor."
+        )
+        while let other = TimeDomain.ofAnotherTask { await other.untilEnd() }
+        let domain = TimeDomain.enter(seed: seed, servesTask: true, simulation: self)
+        defer { leave(domain) }
+        return try await body(World(domain.simulation!, VirtualTime(domain)))
+    }
+
+    private func leave(_ domain: TimeDomain) {
+        deviationCount = domain.simulation!.deviations.count
+        domain.leave()
+    }
+
+    func report(_ sourceLocation: SourceLocation) {
+        let list = kept.map { ":" + $0.map(String.init).joined(separator: ",") } ?? ""
+        Issue.record(
+            "A simulation fails. Set REACTOR_SEED=\(seed)\(list) in the environment to repeat it.",
+            sourceLocation: sourceLocation)
+    }
+}
+
+/// Looks for a small set of deviations with which a seed fails.
+struct FailureSearch {
+    /// Enough for a set of some twenty deviations. Each is a run of the test.
+    private static let mostRuns = 100
+
+    private let seed: UInt64
+    private(set) var failure: SimulationRun?
+    /// The deviations of the failure.
+    private var deviations: [Int] = []
+    /// How many deviations the next run leaves out, and from which place on. At first all.
+    private var (length, start) = (0, 0)
+    private var runCount = 0
+
+    init(_ seed: UInt64) { self.seed = seed }
+
+    /// The next run; nil once there is no more.
+    func next() -> SimulationRun? {
+        guard failure != nil else { return runCount == 0 ? SimulationRun(seed) : nil }
+        guard length > 0, runCount < Self.mostRuns else { return nil }
+        var rest = deviations
+        rest.removeSubrange(start..<min(start + length, rest.count))
+        return SimulationRun(seed, kept: rest)
+    }
+
+    mutating func note(_ run: SimulationRun, _ hasFailed: Bool) {
+        runCount += 1
+        if hasFailed {
+            let isFirst = failure == nil
+            failure = run
+            deviations = run.kept ?? Array(0..<run.deviationCount).map { $0 + 1 }
+            length = isFirst ? deviations.count : min(length, deviations.count)
+        } else {
+            start += length
+        }
+        guard start >= deviations.count, length > 0 else { return }
+        (start, length) = (0, length / 2)
+    }
+}

@@ -1,0 +1,188 @@
+public import Reactor
+
+/// The network of a simulation, its hosts and its faults.
+///
+/// Inside ``withSimulation(seed:_:)-(_,(World)throws->Result)`` every socket with an IP address belongs to this network:
+/// `Listener`, `Connection` and the streams of Cocoa, `DatagramSocket`, and the names that the `Resolver` looks up. The code of
+/// clients and servers is the same as in production.
+///
+/// ```swift
+/// try withSimulation(seed: 17) { world in
+///     world.link.latency = .milliseconds(5) ... .milliseconds(80)
+///     world.faults.resets = 0.01
+///     let (server, client) = (world.host("chat.example"), world.host("laptop"))
+///     let listener = try server.run { try startServer(port: 7008) }
+///     try client.run { try startClient(host: "chat.example", port: 7008) }
+///     world.time.advance(by: .seconds(10))
+///     world.partition(server, client)
+///     world.time.advance(by: .seconds(60))
+///     world.heal()
+///     world.time.runUntilIdle()
+/// }
+/// ```
+///
+/// The seed decides everything that the world does, and the order in which loops serve what is ready at the same time. So a
+/// simulation with the same seed is the same each time, as long as its code does not use other threads; ``trace`` shows it.
+///
+/// Without hosts of its own a world has one, ``localhost``, which all code belongs to and everything can be connected to.
+///
+/// ## What is real, and what is not
+///
+/// Sockets are Unix-domain sockets of the process, between which the world passes bytes on. What a socket's buffers hold, and
+/// what a read or a write of any size returns, is the kernel's. The options of TCP have no effect, a graceful close does not wait for
+/// acknowledgements, and `Connection.isSecure`, credentials and the like are those of a Unix-domain socket. Multicast and
+/// broadcast are not supported. Unix-domain addresses, pipes and files are the kernel's.
+///
+/// What the library does on threads of its own, such as connecting, is done by the thread of the simulation while its loop
+/// waits. A blocking read, write or flush may therefore never return. Tasks have to run on the loop's thread: in a suite with
+/// the trait `runLoop` all do, except those of `Task.detached`, of an actor without an executor of the loop, and of `Task {}` outside
+/// of an actor. Those run in time, but not in the same order each time.
+///
+/// - Note: Sets and dictionaries have another order in each process, unless it has SWIFT_DETERMINISTIC_HASHING=1 in its
+///   environment.
+public final class World: Sendable {
+    let network: SimulatedNetwork
+
+    init(_ network: SimulatedNetwork, _ time: VirtualTime) { (self.network, self.time) = (network, time) }
+
+    /// The clock of the simulation. The wall clock begins on 1 January 2026.
+    public let time: VirtualTime
+
+    /// The seed that decides what happens.
+    public var seed: UInt64 { network.deviations.seed }
+
+    // MARK: Hosts
+
+    /// The host of code that belongs to no other.
+    public var localhost: Host { network.hosts[0] }
+
+    /// Adds a host.
+    ///
+    /// - Parameters:
+    ///   - name: A name that resolves to the host's addresses on every host. A name of several hosts resolves to the addresses
+    ///     of all.
+    ///   - addresses: Numeric IPv4 and IPv6 addresses, in the order in which the name resolves to them; one of each if none is
+    ///     given.
+    /// - Precondition: The addresses are numeric, and no other host has them.
+    public func host(_ name: String, _ addresses: String...) -> Host { network.addHost(name, addresses) }
+
+    // MARK: The network
+
+    /// What connects two hosts that have no link of their own. By default nothing is late or lost.
+    public var link: Link {
+        get { network.link }
+        set { network.change { $0.link = newValue } }
+    }
+
+    /// Sets what connects two hosts, in both directions.
+    public func setLink(_ link: Link, between first: Host, and second: Host) {
+        network.change { $0.links[HostPair(first, second)] = link }
+    }
+
+    /// Separates two hosts, until ``heal()``: datagrams and attempts to connect are lost, and the bytes of connections wait.
+    public func partition(_ first: Host, _ second: Host) {
+        network.note(.partition(first.name, second.name))
+        network.change { _ = $0.partitions.insert(HostPair(first, second)) }
+    }
+
+    /// Ends all partitions.
+    public func heal() {
+        network.note(.heal)
+        network.change { $0.partitions = [] }
+    }
+
+    /// How often what goes wrong. By default nothing does.
+    public var faults: Faults {
+        get { network.faults }
+        set { network.change { $0.faults = newValue } }
+    }
+
+    /// What the world has done so far, with its time since the beginning. The same for the same seed.
+    public var trace: [String] { network.trace.map(\.description) }
+
+    // MARK: What belongs to it
+
+    /// What connects two hosts.
+    public struct Link: Sendable, Hashable {
+        /// How long each piece of data takes, chosen at random: the variation is the jitter. The bytes of a connection keep
+        /// their order, datagrams do not.
+        public var latency: ClosedRange<Duration> = .zero ... .zero
+        /// The probability that a datagram is lost, or an attempt to connect, which then is repeated after one, two and four
+        /// seconds and so on, as TCP does.
+        public var loss = 0.0
+        /// The probability that a datagram arrives twice.
+        public var duplication = 0.0
+        /// The sizes of the chunks in which bytes arrive, chosen at random; nil for those in which they were written, unless the
+        /// receiver is late.
+        public var chunkSizes: ClosedRange<Int>?
+
+        /// Creates a link without latency or loss.
+        public init() {}
+    }
+
+    /// The probabilities of faults. Each fault that happens is a deviation with a number; see
+    /// ``simulate(seeds:sourceLocation:_:)-(_,_,(World)throws->Void)``.
+    public struct Faults: Sendable, Hashable {
+        /// Whether an attempt to connect is refused.
+        public var refusals = 0.0
+        /// Whether a connection is reset, for each piece of data that arrives.
+        public var resets = 0.0
+        /// Whether the process has too many open files (`Errno.tooManyOpenFiles`), for each call of accept(2) and connect(2).
+        public var tooManyFiles = 0.0
+        /// Whether a lookup fails for now (`EAI_AGAIN`).
+        public var failedLookups = 0.0
+        /// Whether a lookup takes five seconds more, as if the first name server were silent.
+        public var slowLookups = 0.0
+        /// Whether the wall clock is set, by up to an hour, for each piece of data that arrives.
+        public var clockJumps = 0.0
+
+        /// Creates probabilities of zero.
+        public init() {}
+
+        /// Creates the same probability for all faults.
+        public init(all probability: Double) {
+            (refusals, resets, tooManyFiles) = (probability, probability, probability)
+            (failedLookups, slowLookups, clockJumps) = (probability, probability, probability)
+        }
+    }
+}
+
+/// A host of a simulated network; see ``World``.
+public final class Host: Sendable {
+    /// The host that the calling code belongs to; nil for ``World/localhost``.
+    @TaskLocal static var current: Host?
+
+    /// Its name.
+    public let name: String
+    /// Its addresses, with the port 0, apart from those of the loopback interface.
+    public let addresses: [SocketAddress]
+    /// Its place in the world.
+    let number: Int
+
+    init(_ name: String, _ addresses: [SocketAddress], _ number: Int) {
+        (self.name, self.addresses, self.number) = (name, addresses, number)
+    }
+
+    /// Calls `body` as code of this host: what it listens to, opens and sends belongs to the host, and its tasks do. A callback
+    /// that it leaves to the loop does not: call this again there.
+    public func run<Result>(_ body: () throws -> Result) rethrows -> Result {
+        try Host.$current.withValue(self) { try body() }
+    }
+
+    /// Calls `body` as code of this host, as the variant for synchronous code does.
+    nonisolated(nonsending) public func run<Result>(
+        _ body: nonisolated(nonsending) () async throws -> Result
+    ) async rethrows -> Result {
+        try await Host.$current.withValue(self) { try await body() }
+    }
+}
+
+/// Two hosts in either order.
+struct HostPair: Hashable {
+    private let low: Int
+    private let high: Int
+
+    init(_ first: Host, _ second: Host) {
+        (low, high) = (min(first.number, second.number), max(first.number, second.number))
+    }
+}
