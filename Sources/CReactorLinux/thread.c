@@ -47,6 +47,20 @@ void reactor_forget_loop_in_child(void) {
 void *reactor_replaced_clocks(void) { return replaced_clocks; }
 void reactor_replace_clocks(void *clocks) { replaced_clocks = clocks; }
 
+// The runtime's hook for tests and for embedding, whose type is in its headers.
+typedef __attribute__((swiftcall)) void (*enqueue_function)(void *job);
+extern __attribute__((swiftcall)) void (*swift_task_enqueueGlobal_hook)(void *job, enqueue_function original);
+static bool (*redirect_job)(void *job);
+
+static __attribute__((swiftcall)) void enqueue_or_redirect(void *job, enqueue_function original) {
+    if (!replaced_clocks || !redirect_job(job)) original(job);
+}
+
+void reactor_redirect_jobs(bool (*enqueue)(void *job)) {
+    redirect_job = enqueue;
+    if (!swift_task_enqueueGlobal_hook) swift_task_enqueueGlobal_hook = enqueue_or_redirect;
+}
+
 // Called for every change that another thread makes to the main loop: two system calls, once for each thread.
 bool reactor_is_main_thread(void) {
     if (is_main_thread == unknown) is_main_thread = syscall(SYS_gettid) == getpid() ? yes : no;

@@ -29,6 +29,8 @@ final class Relay {
     /// How many bytes arrive before the sender is closed; nil for all.
     private var bytesLeft: Int?
     private(set) var hasEnded = false
+    /// Whether the end of what the sender has written is a reset.
+    var endsWithReset = false
     private var reader: DescriptorSource?
     private var writer: DescriptorSource?
     private var timer: Timer?
@@ -168,7 +170,8 @@ final class Relay {
                 try SystemCall.send(bytes.extracting(first: most), to: to.relayEnd)
             }
         } catch {
-            cut()
+            // The receiver has closed its end. What it has sent arrives, with its end.
+            end()
             return false
         }
         hasBeenTried = count == 0
@@ -200,6 +203,7 @@ final class Relay {
     private func finish() {
         willDeliver?(0)
         guard !hasEnded else { return }
+        if endsWithReset { return reset() }
         _ = shutdown(to.relayEnd, CInt(SHUT_WR))
         end()
     }

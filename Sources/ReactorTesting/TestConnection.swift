@@ -108,7 +108,7 @@ final class SocketPair {
     /// -1 while the client has not accepted it.
     private(set) var clientEnd: CInt
     let relayEnd: CInt
-    private var clientFile: UInt64
+    private(set) var clientFile: UInt64
     private var isOpen = true
     /// Whether it is reset once it is accepted.
     private var awaitsReset = false
@@ -149,7 +149,21 @@ final class SocketPair {
     }
 
     /// Closes the client's end, which no stream has got.
-    func closeClientEnd() { _ = Glibc.close(clientEnd) }
+    func closeClientEnd() {
+        _ = Glibc.close(clientEnd)
+        if isOpen { Self.awaitEnd(of: relayEnd) }
+    }
+
+    /// The client has closed its end, or a duplicate, or the listener that has not accepted it. Waits for copies of other
+    /// processes, but not of this one.
+    func clientHasClosed(_ file: UInt64) {
+        guard isOpen, !Self.isHungUp(relayEnd) else { return }
+        let hasDuplicate = (0..<Self.mostDescriptors).contains { fileNumber(of: $0) == file }
+        if !hasDuplicate { Self.awaitEnd(of: relayEnd) }
+    }
+
+    /// A test with more descriptors waits a tenth of a second in vain.
+    private static let mostDescriptors: CInt = 4096
 
     /// Closes the relay's end. The client's end reads the end, even while a child that was forked at this moment has a copy.
     func close() {
@@ -178,8 +192,13 @@ final class SocketPair {
         // The kernel resets a connection when an end is closed that has not read everything.
         _ = unsafe Glibc.send(clientEnd, "x", 1, CInt(MSG_NOSIGNAL))
         closeRelayEnd()
-        // A child that was forked at this moment has a copy until it calls exec(3).
-        for _ in 0..<Self.mostChecks where !Self.isHungUp(clientEnd) { usleep(100) }
+        Self.awaitEnd(of: clientEnd)
+    }
+
+    /// Waits until the other end of a socket is closed. A child that was forked at this moment has a copy until it calls
+    /// exec(3), so that in virtual time the end would come late.
+    private static func awaitEnd(of descriptor: CInt) {
+        for _ in 0..<mostChecks where !isHungUp(descriptor) { usleep(100) }
     }
 
     /// For a tenth of a second: a child calls exec(3) sooner, also on a busy machine.

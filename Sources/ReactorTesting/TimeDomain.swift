@@ -95,6 +95,7 @@ final class TimeDomain: TimeSource {
         domain.state.withLock { $0.seed = seed }
         domain.note([(try? mainQueueHandle()) ?? -1], areOwn: true)
         domain.enterThread()
+        domain.loop.timeWasReplaced()
         domain.loopBegan(domain.loop)
         domain.beginSimulation()
         return domain
@@ -103,8 +104,20 @@ final class TimeDomain: TimeSource {
     /// 1 January 2026.
     private static let firstDate = Duration.seconds(1_767_225_600)
 
+    /// Swift's concurrency pool would run tasks in another order each time. Their jobs run on the simulation's loop instead.
+    private static let redirectJobs: Void = unsafe reactor_redirect_jobs { job in
+        guard let job = unsafe job, let domain = currentTimeSource as? TimeDomain, domain.simulation != nil
+        else {
+            return false
+        }
+        let executor: any TaskExecutor = domain.loop.executor()
+        unsafe executor.enqueue(ExecutorJob(unsafeBitCast(job, to: UnownedJob.self)))
+        return true
+    }
+
     private func beginSimulation() {
         guard let simulation else { return }
+        Self.redirectJobs
         setWallClock(to: Self.firstDate)
         state.withLock { state in
             state.generators[ObjectIdentifier(simulation.guest.runLoop)] = SeededGenerator(
@@ -280,7 +293,8 @@ final class TimeDomain: TimeSource {
     private func isQuiet() -> Bool {
         let loops = state.withLock { Array($0.loops.waiting.values) }
         let hasPeers = loops.contains(where: hasPeers)
-        let hasTasks = servesTask || loops.contains { $0.loop.hasExecutors }
+        // In a simulation they run on its loop.
+        let hasTasks = simulation == nil && (servesTask || loops.contains { $0.loop.hasExecutors })
         var tasks = hasTasks ? TaskWatch(taskThreads) : nil
         var (waited, pause) = (0, Self.shortestPause)
         while true {

@@ -43,7 +43,7 @@ private final class Guest: ConnectionDelegate {
     var isBehind: Bool { !unsent.isEmpty }
 
     private let connection: Connection
-    private unowned let room: Room
+    private let room: Room
     private var framer = LineFramer(limit: 1000, overflow: .truncate)
     private var unsent: [UInt8] = []
     private var isReadDeferred = false

@@ -107,6 +107,10 @@ void *swift_tryRetain(void *object);
 void *swift_unownedRetain(void *object);
 void swift_unownedRelease(void *object);
 
+/// Offers the jobs that threads with replaced clocks queue for Swift's concurrency pool to `enqueue`, which returns false for
+/// those that the pool is to run. From the first call on, until the process ends.
+void reactor_redirect_jobs(bool (*enqueue)(void *job));
+
 // MARK: The thread's loop
 
 /// The number of the calling thread's run loop; 0 if it has none.

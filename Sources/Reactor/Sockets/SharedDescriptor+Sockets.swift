@@ -49,7 +49,10 @@ extension SharedDescriptor {
     /// Ends the connection at once, for all duplicates of the descriptor; false if it is closed.
     @discardableResult
     func reset() -> Bool {
-        let hasReset: Void? = try? use { (number) throws(Errno) in reactor_reset(number) }
+        let hasReset: Void? = try? use { (number) throws(Errno) in
+            currentTimeSource?.network?.willReset(number)
+            reactor_reset(number)
+        }
         return hasReset != nil
     }
 

@@ -43,6 +43,7 @@ package struct DescriptorOwner: Sendable {
     /// Closes `number`, which this owns.
     package func close(_ number: CInt) {
         release(number)
+        if let network = currentTimeSource?.network { return network.close(number) }
         _ = Glibc.close(number)
     }
 

@@ -27,6 +27,12 @@ package protocol Network: AnyObject, Sendable {
         completion: @escaping (Result<FileDescriptor, Errno>) -> Void
     ) throws(Errno) -> AnyObject
 
+    /// The connection of `socket` is about to be shut down: its peer finds that it was reset.
+    func willReset(_ socket: CInt)
+
+    /// Closes a descriptor, which may be any file's.
+    func close(_ descriptor: CInt)
+
     /// Looks up a name.
     ///
     /// - Parameter completion: Called with the addresses; or with none, and a code of getaddrinfo(3).

@@ -74,6 +74,17 @@ extension SimulatedNetwork {
         return connection.serversPeer
     }
 
+    func willReset(_ socket: CInt) {
+        let file = fileNumber(of: socket)
+        _ = connections.contains { $0.reset(by: file) }
+    }
+
+    func close(_ descriptor: CInt) {
+        let file = fileNumber(of: descriptor)
+        _ = Glibc.close(descriptor)
+        for connection in connections { connection.hasClosed(file) }
+    }
+
     func connect(
         to address: SocketAddress, from host: NetworkHost?,
         completion: @escaping (Result<FileDescriptor, Errno>) -> Void
@@ -194,6 +205,8 @@ final class SimulatedConnection {
     let serversPeer: SocketAddress
     private let pairs: (client: SocketPair, server: SocketPair)
     private let relays: [Relay]
+    /// The file of the listening socket.
+    private let listener: UInt64
     private unowned let network: SimulatedNetwork
 
     var clientEnd: CInt { pairs.client.clientEnd }
@@ -205,6 +218,7 @@ final class SimulatedConnection {
         let name = try network.nextName()
         let (clients, servers) = (try SocketPair(), try SocketPair(from: name, to: listener.name))
         pairs = (clients, servers)
+        self.listener = listener.file
         number = attempt.number
         (client, server, self.network) = (attempt.client, attempt.server, network)
         let isMapped = listener.address.family == .ipv6
@@ -243,6 +257,24 @@ final class SimulatedConnection {
         for relay in relays {
             (relay.latency, relay.chunkSizes) = (link.latency, link.chunkSizes)
             if relay.isStalled != isStalled { relay.isStalled = isStalled }
+        }
+    }
+
+    /// The owner of an end resets the connection. Returns false if it is another one's.
+    func reset(by file: UInt64) -> Bool {
+        guard let index = [pairs.client, pairs.server].firstIndex(where: { $0.clientFile == file }) else {
+            return false
+        }
+        relays[index].endsWithReset = true
+        return true
+    }
+
+    /// Called when a file of the process has been closed.
+    func hasClosed(_ file: UInt64) {
+        if pairs.client.clientFile == file { pairs.client.clientHasClosed(file) }
+        // The server's end is closed with the listener if it was not accepted.
+        if pairs.server.clientFile == file || pairs.server.clientEnd < 0 && listener == file {
+            pairs.server.clientHasClosed(file)
         }
     }
 

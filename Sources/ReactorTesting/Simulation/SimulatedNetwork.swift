@@ -86,7 +86,7 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
     }
 
     func link(_ first: Host, _ second: Host) -> World.Link {
-        if first === second { return World.Link() }
+        if first === second, first !== hosts[0] { return World.Link() }
         return links[HostPair(first, second)] ?? link
     }
 

@@ -26,17 +26,23 @@ public import Reactor
 ///
 /// Without hosts of its own a world has one, ``localhost``, which all code belongs to and everything can be connected to.
 ///
-/// ## What is real, and what is not
+/// ## What differs from a real network
 ///
-/// Sockets are Unix-domain sockets of the process, between which the world passes bytes on. What a socket's buffers hold, and
-/// what a read or a write of any size returns, is the kernel's. The options of TCP have no effect, a graceful close does not wait for
-/// acknowledgements, and `Connection.isSecure`, credentials and the like are those of a Unix-domain socket. Multicast and
-/// broadcast are not supported. Unix-domain addresses, pipes and files are the kernel's.
+/// The sockets are Unix-domain sockets of the process, between which the world passes bytes on. How much a read or a write
+/// moves, and when there is room, is the kernel's decision. These things differ:
+///
+/// - The options of TCP have no effect. Closing does not wait until the peer has acknowledged the bytes, and a reset reaches
+///   the peer without a loss of bytes that were sent before.
+/// - A connection waits for as long as a partition lasts: it does not fail after a quarter of an hour.
+/// - A datagram that no socket receives is reported by the next `send` of a connected socket, and not by an event. The receive
+///   buffer is not full as long as the receiver's loop runs in the socket's mode.
+/// - Multicast and broadcast are not supported, nor are the names of services of other machines.
+/// - Unix-domain addresses, pipes and files are the kernel's.
 ///
 /// What the library does on threads of its own, such as connecting, is done by the thread of the simulation while its loop
-/// waits. A blocking read, write or flush may therefore never return. Tasks have to run on the loop's thread: in a suite with
-/// the trait `runLoop` all do, except those of `Task.detached`, of an actor without an executor of the loop, and of `Task {}` outside
-/// of an actor. Those run in time, but not in the same order each time.
+/// waits: a blocking read, write or flush may never return. The same thread runs tasks that would run in the concurrency
+/// pool, such as those of `Task.detached` and of actors, but not those of the main actor. `Task.sleep(for:)`, hand-offs, files
+/// and child processes take real time, and threads of the test's own are no part of the simulation.
 ///
 /// - Note: Sets and dictionaries have another order in each process, unless it has SWIFT_DETERMINISTIC_HASHING=1 in its
 ///   environment.
@@ -68,7 +74,8 @@ public final class World: Sendable {
 
     // MARK: The network
 
-    /// What connects two hosts that have no link of their own. By default nothing is late or lost.
+    /// What connects two hosts that have no link of their own, and ``localhost`` with itself. By default nothing is late or
+    /// lost. A host that was added reaches itself at once.
     public var link: Link {
         get { network.link }
         set { network.change { $0.link = newValue } }
@@ -112,8 +119,8 @@ public final class World: Sendable {
         public var loss = 0.0
         /// The probability that a datagram arrives twice.
         public var duplication = 0.0
-        /// The sizes of the chunks in which bytes arrive, chosen at random; nil for those in which they were written, unless the
-        /// receiver is late.
+        /// The sizes of the chunks in which bytes arrive, chosen at random; nil for those in which they were written, unless
+        /// the receiver is late.
         public var chunkSizes: ClosedRange<Int>?
 
         /// Creates a link without latency or loss.

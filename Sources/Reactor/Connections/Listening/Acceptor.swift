@@ -64,7 +64,8 @@ final class Acceptor: Sendable {
         }
         number = descriptor.rawValue
         self.options = options
-        isConfigured = localAddress.family == .unix ? options == .standard : !isInherited
+        let isTCP = localAddress.family != .unix && currentTimeSource?.network == nil
+        isConfigured = isTCP ? !isInherited : options == .standard
         isStandard = isConfigured && options == .standard
         state = Mutex(State(socket: socket))
     }
