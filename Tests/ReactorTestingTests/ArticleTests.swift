@@ -226,3 +226,40 @@ private final class Session: ConnectionDelegate {
         onBytes(count)
     }
 }
+
+/// Asks a server, and asks again after a failure, later each time.
+func ask(_ host: String, on loop: RunLoop) async throws -> String {
+    var backoff = Backoff()
+    while true {
+        do {
+            let connection = try await Connection.connect(toHost: host, port: 7)
+            defer { connection.close() }
+            try await connection.write("question\n")
+            for try await line in connection.lines() { return line }
+        } catch is IOError {}
+        try await loop.clock().sleep(for: backoff.nextDelay())
+    }
+}
+
+@Suite(.runLoop(timeLimit: .seconds(60))) struct AskingTests {
+    @Test func `a client gets its answer in the end`() async {
+        await simulate(seeds: 20) { world in
+            world.link.latency = .milliseconds(1) ... .milliseconds(80)
+            world.link.chunkSizes = 1...5
+            world.faults = World.Faults(all: 0.1)
+            let (server, client) = (world.host("echo.example"), world.host("laptop"))
+            let connections = try server.run { try world.time.loop.connections(at: .ipv6Any(port: 7)) }
+            async let serving: Void = connections.run { connection in
+                for try await chunk in connection.chunks() { try await connection.write(chunk) }
+            }
+            world.partition(server, client)
+            async let answer = client.run { try await ask("echo.example", on: world.time.loop) }
+            try await world.time.advance(by: .seconds(20))
+            world.heal()
+            let line = try await answer
+            #expect(line == "question")
+            connections.close()
+            try await serving
+        }
+    }
+}

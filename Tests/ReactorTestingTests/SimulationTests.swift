@@ -227,6 +227,35 @@ private func listen(
         }
     }
 
+    @Test func `what a client sends before it closes arrives, though the server is sending`() throws {
+        try withSimulation { world in
+            world.link.latency = .milliseconds(50) ... .milliseconds(50)
+            var served: Caller?
+            let listener = try listen(.ipv4Any(port: 7000)) { served = Caller($1) }
+            let client = Caller(Connection(to: .ipv4Loopback(port: 7000)))
+            world.time.advance(by: .seconds(1))
+            let timer = Timer.scheduled(every: .milliseconds(10)) { _ in try? served?.connection.send("x") }
+            world.time.advance(by: .milliseconds(55))
+            try client.connection.send("bye")
+            client.connection.close()
+            world.time.advance(by: .seconds(1))
+            timer.invalidate()
+            #expect(served?.answer == "bye")
+            served?.connection.close()
+            listener.close()
+        }
+    }
+
+    @Test func `random delays are those of the seed`() {
+        let delays = [0, 0, 1].map { seed in
+            withSimulation(seed: seed) { _ in
+                var backoff = Backoff()
+                return (0..<5).map { _ in backoff.nextDelay() }
+            }
+        }
+        #expect(delays[0] == delays[1] && delays[0] != delays[2])
+    }
+
     @Test func `a timeout passes in virtual time`() throws {
         try withSimulation { world in
             let listener = try listen(.ipv4Any(port: 7000)) { served, connection in

@@ -46,7 +46,9 @@ public struct Backoff: Hashable, Sendable {
 
     /// How long to wait before the next attempt: at random, between zero and the bound, which grows.
     public mutating func nextDelay() -> Duration {
-        Duration(attoseconds: .random(in: 0...nextBound().attoseconds))
+        let bound = nextBound().attoseconds
+        return Duration(
+            attoseconds: currentTimeSource?.network?.random(upTo: bound) ?? .random(in: 0...bound))
     }
 
     /// Begins with the first delay again.

@@ -44,6 +44,9 @@ package protocol Network: AnyObject, Sendable {
     func localAddress(of socket: FileDescriptor) -> SocketAddress?
     func peerAddress(of socket: FileDescriptor) -> SocketAddress?
 
+    /// A random number that the test's seed decides on.
+    func random(upTo limit: Int128) -> Int128
+
     // MARK: Datagrams
 
     /// A datagram socket for IP addresses.

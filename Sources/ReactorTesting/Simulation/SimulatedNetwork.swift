@@ -19,6 +19,8 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
 
     private(set) var hosts: [Host] = []
     var deviations: Deviations
+    /// For the library's own random numbers.
+    private var generator: SeededGenerator
     var link = World.Link()
     var links: [HostPair: World.Link] = [:]
     var partitions: Set<HostPair> = []
@@ -41,6 +43,7 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
         self.clocks = clocks
         start = clocks.now
         deviations = Deviations(seed: seed, kept: kept.map(Set.init))
+        generator = deviations.generator(105)
         let number = Self.count.withLock { count in
             count += 1
             return count
@@ -102,6 +105,8 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
         (currentTimeSource as? TimeDomain)?.setWallClock(
             to: .nanoseconds(clocks.now + clocks.lead(of: CLOCK_REALTIME)) + jump)
     }
+
+    func random(upTo limit: Int128) -> Int128 { .random(in: 0...limit, using: &generator) }
 
     // MARK: Hosts and addresses
 

@@ -44,8 +44,8 @@ public import Reactor
 /// pool, such as those of `Task.detached` and of actors, but not those of the main actor. `Task.sleep(for:)`, hand-offs, files
 /// and child processes take real time, and threads of the test's own are no part of the simulation.
 ///
-/// - Note: Sets and dictionaries have another order in each process, unless it has SWIFT_DETERMINISTIC_HASHING=1 in its
-///   environment.
+/// - Note: Code that makes random numbers makes other ones each time; `Backoff` takes its from the seed. Sets and dictionaries
+///   have another order in each process, unless it has SWIFT_DETERMINISTIC_HASHING=1 in its environment.
 public final class World: Sendable {
     let network: SimulatedNetwork
 
