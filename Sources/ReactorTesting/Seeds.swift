@@ -3,7 +3,7 @@ import Reactor
 /// The seeds 0 to `count` - 1, for the argument of a test; the one in the environment's REACTOR_SEED, if it is set.
 ///
 /// A failing case shows its seed. Set REACTOR_SEED to that number to rerun only that case. With REACTOR_SEED=17:3,9 a
-/// simulation has only those of its deviations; see ``simulate(seeds:sourceLocation:_:)-(_,_,(World)throws->Void)``.
+/// simulation has only those of its deviations; see `simulate(seeds:)`.
 ///
 /// ```swift
 /// @Test(arguments: seeds(200))

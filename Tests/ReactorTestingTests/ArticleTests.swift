@@ -263,3 +263,22 @@ func ask(_ host: String, on loop: RunLoop) async throws -> String {
         }
     }
 }
+
+private func startServer(port: UInt16) throws {}
+private func startClient(of host: String, port: UInt16) {}
+
+/// The code of ``World``.
+func useWorld() throws {
+    try withSimulation(seed: 17) { world in
+        world.link.latency = .milliseconds(5) ... .milliseconds(80)
+        world.faults.resets = 0.01
+        let (server, client) = (world.host("chat.example"), world.host("laptop"))
+        try server.run { try startServer(port: 7008) }
+        client.run { startClient(of: "chat.example", port: 7008) }
+        world.time.advance(by: .seconds(10))
+        world.partition(server, client)
+        world.time.advance(by: .seconds(60))
+        world.heal()
+        world.time.advance(by: .seconds(10))
+    }
+}

@@ -47,8 +47,10 @@ public struct Backoff: Hashable, Sendable {
     /// How long to wait before the next attempt: at random, between zero and the bound, which grows.
     public mutating func nextDelay() -> Duration {
         let bound = nextBound().attoseconds
-        return Duration(
-            attoseconds: currentTimeSource?.network?.random(upTo: bound) ?? .random(in: 0...bound))
+        if let network = currentTimeSource?.network {
+            return Duration(attoseconds: network.random(upTo: bound))
+        }
+        return Duration(attoseconds: .random(in: 0...bound))
     }
 
     /// Begins with the first delay again.

@@ -2,22 +2,22 @@ public import Reactor
 
 /// The network of a simulation, its hosts and its faults.
 ///
-/// Inside ``withSimulation(seed:_:)-(_,(World)throws->Result)`` every socket with an IP address belongs to this network:
-/// `Listener`, `Connection` and the streams of Cocoa, `DatagramSocket`, and the names that the `Resolver` looks up. The code of
-/// clients and servers is the same as in production.
+/// Inside `withSimulation` every socket with an IP address belongs to this network: those of `Listener`, `Connection`, the
+/// streams of Cocoa and `DatagramSocket`, and so do the names that the `Resolver` looks up. The code of clients and servers is
+/// the same as in production.
 ///
 /// ```swift
 /// try withSimulation(seed: 17) { world in
 ///     world.link.latency = .milliseconds(5) ... .milliseconds(80)
 ///     world.faults.resets = 0.01
 ///     let (server, client) = (world.host("chat.example"), world.host("laptop"))
-///     let listener = try server.run { try startServer(port: 7008) }
-///     try client.run { try startClient(host: "chat.example", port: 7008) }
+///     try server.run { try startServer(port: 7008) }
+///     client.run { startClient(of: "chat.example", port: 7008) }
 ///     world.time.advance(by: .seconds(10))
 ///     world.partition(server, client)
 ///     world.time.advance(by: .seconds(60))
 ///     world.heal()
-///     world.time.runUntilIdle()
+///     world.time.advance(by: .seconds(10))
 /// }
 /// ```
 ///
@@ -127,8 +127,7 @@ public final class World: Sendable {
         public init() {}
     }
 
-    /// The probabilities of faults. Each fault that happens is a deviation with a number; see
-    /// ``simulate(seeds:sourceLocation:_:)-(_,_,(World)throws->Void)``.
+    /// The probabilities of faults. Each fault that happens is a deviation with a number; see `simulate(seeds:)`.
     public struct Faults: Sendable, Hashable {
         /// Whether an attempt to connect is refused.
         public var refusals = 0.0
