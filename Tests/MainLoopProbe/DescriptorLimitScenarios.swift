@@ -175,6 +175,7 @@ private func withFewDescriptors(
 /// Traps where libdispatch would. What the library says of it goes to standard output.
 @MainActor func trapOfDispatch() throws {
     dup2(STDOUT_FILENO, STDERR_FILENO)
+    for trap in [SIGILL, SIGTRAP] { signal(trap, SIG_DFL) }  // no back trace, which takes long
     DispatchWorkers.explainingTraps { preconditionFailure() }
 }
 
