@@ -60,6 +60,14 @@ private func listen(
 }
 
 @Suite(.runLoop) struct SimulationTests {
+    @Test func `an address that a host is not given belongs to no other host`() {
+        withSimulation { world in
+            let hosts = [world.host("a", "10.0.0.3"), world.host("b"), world.host("c")]
+            let addresses = hosts.flatMap(\.addresses)
+            #expect(Set(addresses).count == addresses.count)
+        }
+    }
+
     @Test func `a client reaches a server`() throws {
         try withSimulation { world in
             var peer: SocketAddress?

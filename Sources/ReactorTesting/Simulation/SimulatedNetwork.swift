@@ -124,11 +124,14 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
             return address
         }
         if addresses.isEmpty {
-            let number = hosts.count + 1
-            addresses = [
-                .ipv4(0x0a00_0000 + UInt32(number), port: 0),
-                .ipv6(0xfd00 << 112 + UInt128(number), port: 0),
-            ]
+            var number = hosts.count
+            repeat {
+                number += 1
+                addresses = [
+                    .ipv4(0x0a00_0000 + UInt32(number), port: 0),
+                    .ipv6(0xfd00 << 112 + UInt128(number), port: 0),
+                ]
+            } while addresses.contains { owner(of: $0) != nil }
         }
         let host = Host(name, addresses, hosts.count)
         hosts.append(host)

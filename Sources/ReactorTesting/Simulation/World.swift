@@ -23,6 +23,8 @@ public import Reactor
 ///
 /// The seed decides everything that the world does, and the order in which loops serve what is ready at the same time. So a
 /// simulation with the same seed is the same each time, as long as its code does not use other threads; ``trace`` shows it.
+/// Let the loop run after the last `close`, as with `world.time.runUntilIdle()`: what is left to it may change the order in
+/// the next simulation of the thread.
 ///
 /// Without hosts of its own a world has one, ``localhost``, which all code belongs to and everything can be connected to.
 ///
@@ -33,6 +35,8 @@ public import Reactor
 ///
 /// - The options of TCP have no effect. Closing does not wait until the peer has acknowledged the bytes, and a reset reaches
 ///   the peer without a loss of bytes that were sent before.
+/// - A connection of which one side has ended its output, and that is reset then, is reported as ended, and not as reset.
+/// - A partition does not stop a datagram or an attempt to connect that is in flight when it begins.
 /// - A connection waits for as long as a partition lasts: it does not fail after a quarter of an hour.
 /// - A datagram that no socket receives is reported by the next `send` of a connected socket, and not by an event. The receive
 ///   buffer is not full as long as the receiver's loop runs in the socket's mode.
@@ -78,11 +82,15 @@ public final class World: Sendable {
     /// lost. A host that was added reaches itself at once.
     public var link: Link {
         get { network.link }
-        set { network.change { $0.link = newValue } }
+        set {
+            newValue.requireValid()
+            network.change { $0.link = newValue }
+        }
     }
 
     /// Sets what connects two hosts, in both directions.
     public func setLink(_ link: Link, between first: Host, and second: Host) {
+        link.requireValid()
         network.change { $0.links[HostPair(first, second)] = link }
     }
 
@@ -125,6 +133,12 @@ public final class World: Sendable {
 
         /// Creates a link without latency or loss.
         public init() {}
+
+        fileprivate func requireValid() {
+            precondition(latency.lowerBound >= .zero, "A World.Link cannot have a negative latency.")
+            precondition(
+                chunkSizes.map { $0.lowerBound > 0 } ?? true, "World.Link.chunkSizes must be positive.")
+        }
     }
 
     /// The probabilities of faults. Each fault that happens is a deviation with a number; see `simulate(seeds:)`.
