@@ -1,7 +1,7 @@
 /// An array that nearly always has one element, which it stores inline.
 struct SmallArray<Element> {
     private(set) var first: Element?
-    private(set) var others: [Element] = []
+    private var others: [Element] = []
 
     init() {}
 
@@ -9,19 +9,13 @@ struct SmallArray<Element> {
 
     var isEmpty: Bool { first == nil }
 
-    var hasOthers: Bool { !others.isEmpty }
+    private var hasOthers: Bool { !others.isEmpty }
 
     /// Calls `body` with each element. An iterator would copy the array, and count references for that.
     @inline(__always)
     func each<Failure>(_ body: (Element) throws(Failure) -> Void) throws(Failure) {
         if let first { try body(first) }
         if hasOthers { for element in others { try body(element) } }
-    }
-
-    @inline(__always)
-    func contains(where isWanted: (Element) -> Bool) -> Bool {
-        guard let first else { return false }
-        return isWanted(first) || hasOthers && others.contains(where: isWanted)
     }
 
     mutating func append(_ element: Element) {

@@ -50,7 +50,7 @@ struct LoopSource {
         source = LoopBound(StreamSource(of: engine, keeping: kept), owner: loop.identity)
     }
 
-    /// Has the loop, this thread's, serve the stream in its next pass.
+    /// Makes the loop serve the stream in its next pass. Called on its thread.
     func signal() { source.value.signal() }
 
     /// Ends the source on its loop's thread.
