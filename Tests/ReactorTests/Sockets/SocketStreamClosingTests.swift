@@ -105,4 +105,19 @@ import Testing
         fixture.output.close()
         expectErrno(.socketNotConnected) { try fixture.output.shutDown() }
     }
+
+    @Test(arguments: [SocketOrigin.ipv4, .descriptor])
+    func `an output that is shut down while it has no room does not keep the loop awake`(origin: SocketOrigin)
+        throws
+    {
+        let (fixture, writer) = (try SocketFixture(origin, isNarrow: true), Recorder())
+        try fixture.start(Recorder(), writer)
+        let peer = try fixture.peer
+        try fixture.narrow()
+        while fixture.output.hasSpaceAvailable { _ = fixture.output.writeOnce(pattern(10_000)) }
+        try fixture.output.shutDown()
+        // The kernel reports such an output as writable, and a Unix-domain one when there is room.
+        while !peer.receiveNow(upTo: 100_000).isEmpty { loop.poll() }
+        #expect(loop.passesInAWhile() < 10 && writer.count(.endEncountered) == 0)
+    }
 }

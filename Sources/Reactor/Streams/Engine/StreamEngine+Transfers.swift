@@ -236,7 +236,7 @@ extension StreamEngine {
         guard isOpen else { throw .socketNotConnected }
         do throws(Errno) {
             try backend.shutDown()
-            state.withLock { $0.machine.shutDown() }
+            update { $0.machine.shutDown() }
         } catch {
             if error != .notSocket { fail(error) }
             refresh()
