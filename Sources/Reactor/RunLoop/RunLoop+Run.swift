@@ -160,8 +160,11 @@ extension RunLoop.Core {
 
     /// Serves the event sources that the library has marked ready, before the kernel is asked: what they begin to watch then,
     /// it reports at once.
+    ///
+    /// What an outer pass has found ready, and not served yet, comes after timers here too.
     @inline(never)
     private func serveMarked(_ mode: RunLoop.RunningMode) {
+        guard mode.ready.areAllMarked else { return }
         if LoopDiagnostics.isAnyOn { permuteReady(mode) }
         _ = serveReady(mode, onlyFirst: false)
     }

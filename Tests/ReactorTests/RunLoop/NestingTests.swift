@@ -66,6 +66,27 @@ import Testing
         }
     }
 
+    @Test
+    func `a nested pass handles a descriptor that the outer one has found ready once, after its timers`()
+        throws
+    {
+        let pipe = try TestPipe()
+        pipe.put()
+        try loop.add(
+            DescriptorSource(pipe.readEnd, for: .readable) { [trace] _, _ in
+                trace("descriptor")
+                pipe.get()
+                pipe.put()
+            }, forMode: .default)
+        Timer.scheduled(after: .zero) { [loop, trace] _ in
+            trace("timer")
+            Timer.scheduled(after: .zero) { _ in trace("nested timer") }
+            loop.run(in: .default, until: .distantPast)
+        }
+        loop.run(in: .default, until: .distantPast)
+        #expect(trace.all == ["timer", "nested timer", "descriptor"])
+    }
+
     @Test func `a source cancelled in a nested activation of its own callback is not called again`() throws {
         let pipe = try TestPipe()
         pipe.put()

@@ -334,6 +334,13 @@ final class ReadyQueue {
     /// Whether the kernel has been asked, and something served, since the watch was recorded or confirmed.
     func isLate(_ link: Link) -> Bool { link.round &+ 1 != round }
 
+    /// Whether the kernel has reported none of them.
+    var areAllMarked: Bool {
+        var next = first
+        while let link = next, link.readiness == .marked { next = link.next }
+        return next == nil
+    }
+
     /// How many wait to be served: for a dump.
     var count: Int {
         var (count, next) = (0, first)
