@@ -124,9 +124,13 @@ final class Relay {
     private func read() {
         var bytes: [UInt8] = []
         do throws(Errno) {
-            let count = try bytes.append(upTo: 65_536) { [from] (room) throws(Errno) in
-                try SystemCall.receive(from: from.relayEnd, into: &room) ?? -1
-            }
+            let most = from.readableCount(upTo: 65_536)
+            let count =
+                most == 0
+                ? 0
+                : try bytes.append(upTo: most) { [from] (room) throws(Errno) in
+                    try SystemCall.receive(from: from.relayEnd, into: &room) ?? -1
+                }
             guard count >= 0 else { return }
         } catch { return reset() }
         byteCount += bytes.count

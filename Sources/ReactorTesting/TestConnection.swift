@@ -1,3 +1,4 @@
+import CReactorLinux
 import Glibc
 public import Reactor
 import SystemPackage
@@ -112,6 +113,8 @@ final class SocketPair {
     private var isOpen = true
     /// Whether it is reset once it is accepted.
     private var awaitsReset = false
+    /// Whether the last byte that the client has sent is none of its bytes; see ``willEndOutput()``.
+    private var keepsLastByte = false
 
     init() throws(Errno) {
         var numbers: (CInt, CInt) = (-1, -1)
@@ -140,7 +143,7 @@ final class SocketPair {
         }
     }
 
-    deinit { close() }
+    deinit { closeRelayEnd() }
 
     /// The client has accepted its end.
     func clientEnd(is number: CInt) {
@@ -153,6 +156,19 @@ final class SocketPair {
         _ = Glibc.close(clientEnd)
         if isOpen { Self.awaitEnd(of: relayEnd) }
     }
+
+    /// The client is about to end its output. It could not be reset afterwards, unless a byte of it stays unread.
+    func willEndOutput() {
+        guard !keepsLastByte else { return }
+        // There may be no room. The kernel doubles this, which is its limit by default, and more than the size at first.
+        _ = reactor_set_option(clientEnd, SOL_SOCKET, SO_SNDBUF, 212_992)
+        keepsLastByte = unsafe Glibc.send(clientEnd, "x", 1, CInt(MSG_NOSIGNAL)) == 1
+    }
+
+    /// How many of the client's bytes can be read at once; zero for its end.
+    func readableCount(upTo limit: Int) -> Int { keepsLastByte ? min(unreadCount - 1, limit) : limit }
+
+    private var unreadCount: Int { Int(reactor_queued_bytes(relayEnd, UInt(FIONREAD))) }
 
     /// The client has closed its end, or a duplicate, or the listener that has not accepted it. Waits for copies of other
     /// processes, but not of this one.
@@ -168,6 +184,10 @@ final class SocketPair {
     /// Closes the relay's end. The client's end reads the end, even while a child that was forked at this moment has a copy.
     func close() {
         guard !awaitsReset else { return }
+        if isOpen, keepsLastByte, unreadCount == 1 {
+            var byte: UInt8 = 0
+            _ = unsafe recv(relayEnd, &byte, 1, 0)
+        }
         if isOpen { _ = shutdown(relayEnd, CInt(SHUT_RDWR)) }
         closeRelayEnd()
     }

@@ -70,7 +70,7 @@ final class TimeDomain: TimeSource {
 
     static func refuseNesting() -> Never {
         fatalError(
-            "withVirtualTime: this thread has virtual time already, by a call around this one or another test's."
+            "withVirtualTime and withSimulation: this thread has virtual time already, by a call around this one or another test's."
         )
     }
 
@@ -128,11 +128,7 @@ final class TimeDomain: TimeSource {
     /// Gives the calling thread the kernel's time again, and ends the library's threads with this time when they have nothing
     /// left to do, such as bytes to send.
     func leave() {
-        guard currentTimeSource === self else {
-            fatalError(
-                "withVirtualTime must end on the thread it began on: add .runLoop, or isolate the test to a loop's actor."
-            )
-        }
+        requireOnThread()
         simulation?.end()
         let threads = threads.withLock { threads in
             defer { threads = [:] }
@@ -147,6 +143,21 @@ final class TimeDomain: TimeSource {
         loopEnded(loop)
         leaveThread()
         end.set(())
+    }
+
+    /// Requires that the calling thread is the one that has entered.
+    func requireOnThread() {
+        guard currentTimeSource === self else {
+            fatalError(
+                "withVirtualTime must end on the thread it began on: add .runLoop, or isolate the test to a loop's actor."
+            )
+        }
+    }
+
+    func requireNotEnded() {
+        precondition(
+            !state.withLock { $0.hasEnded },
+            "A VirtualTime is used after its withVirtualTime or withSimulation has returned.")
     }
 
     func enterThread() { clocks.enter(for: self) }

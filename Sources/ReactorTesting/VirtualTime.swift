@@ -88,6 +88,12 @@ public final class VirtualTime: Sendable {
         domain.loop.add(last, forMode: mode)
         while now < end, !TestScope.isOverdue { domain.loop.run(in: mode, until: end) }
         last.invalidate()
+        serveWhatIsReady(inMode: mode)
+    }
+
+    /// Runs the loop until nothing is due or ready, for at most 10,000 passes.
+    func serveWhatIsReady(inMode mode: RunLoop.Mode) {
+        let end = now
         var passCount = 0
         while passCount < Self.mostPasses, !TestScope.isOverdue {
             let (othersWait, callCount) = (domain.othersWait, domain.loop.timersAndBlocksCalled)
@@ -108,6 +114,7 @@ public final class VirtualTime: Sendable {
     ///
     /// - Throws: `CancellationError` when the task is cancelled.
     nonisolated(nonsending) public func advance(by duration: Duration) async throws {
+        domain.requireNotEnded()
         try await domain.loop.clock().sleep(for: duration)
     }
 
@@ -140,6 +147,7 @@ public final class VirtualTime: Sendable {
 
     /// Requires that the calling thread can run the loop in `mode`: in the common modes it would return at once.
     private func requireRun(in mode: RunLoop.Mode) {
+        domain.requireNotEnded()
         precondition(
             domain.loop.isCurrent,
             "VirtualTime runs the loop on the thread that called withVirtualTime, and on no other.")

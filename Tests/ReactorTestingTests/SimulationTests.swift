@@ -3,62 +3,6 @@ import ReactorTesting
 import SystemPackage
 import Testing
 
-/// Sends back what it receives, and ends after the peer.
-private final class EchoServer: ConnectionDelegate {
-    func connection(_ connection: Connection, handle event: Connection.Event) {
-        switch event {
-        case .hasBytesAvailable, .hasSpaceAvailable:
-            try? connection.send(connection.receive(upTo: connection.writableCount))
-        case .endEncountered: try? connection.sendEnd()
-        default: break
-        }
-    }
-}
-
-/// A client that sends a text, and records what it gets.
-private final class Caller: ConnectionDelegate {
-    let connection: Connection
-    private let text: String
-    private(set) var received: [UInt8] = []
-    private(set) var chunkCount = 0
-    private(set) var error: Errno?
-    private(set) var hasOpened = false
-    private(set) var hasEnded = false
-    var onEvent: () -> Void = {}
-
-    var answer: String { String(decoding: received, as: UTF8.self) }
-
-    init(_ connection: Connection, sending text: String = "", forMode mode: RunLoop.Mode = .common) {
-        (self.connection, self.text) = (connection, text)
-        connection.open(delegate: self, forMode: mode)
-    }
-
-    func connection(_ connection: Connection, handle event: Connection.Event) {
-        switch event {
-        case .openCompleted:
-            hasOpened = true
-            try? connection.send(text)
-        case .hasBytesAvailable:
-            let bytes = connection.receive()
-            chunkCount += 1
-            received += bytes
-        case .endEncountered: hasEnded = true
-        case .errorOccurred(let error): self.error = (error as? IOError)?.errno
-        default: break
-        }
-        onEvent()
-    }
-}
-
-private func listen(
-    _ address: SocketAddress,
-    _ handler: @escaping (Listener, Connection) -> Void = { $1.open(delegate: EchoServer()) }
-) throws -> Listener {
-    let listener = try Listener(address, handler: handler, acceptErrors: { _, _ in })
-    try RunLoop.current.add(listener, forMode: .common)
-    return listener
-}
-
 @Suite(.runLoop) struct SimulationTests {
     @Test func `an address that a host is not given belongs to no other host`() {
         withSimulation { world in
@@ -95,6 +39,66 @@ private func listen(
             first.close()
             let second = try listen(.ipv4Loopback(port: port))
             second.close()
+        }
+    }
+
+    @Test(arguments: [
+        (SocketAddress.ipv6Loopback(port: 7000), SocketAddress.ipv4Any(port: 7000), true),
+        (.ipv4Any(port: 7000), .ipv6Loopback(port: 7000), true),
+        (.ipv4Loopback(port: 7000), .ipv6Any(port: 7000), false),
+        (.ipv4Loopback(port: 7000), .ipv4Any(port: 7000), false),
+        (.ipv6Loopback(port: 7000), .ipv4Loopback(port: 7000), true),
+    ])
+    func `two servers may listen at addresses that do not overlap`(
+        first: SocketAddress, second: SocketAddress, areAllowed: Bool
+    ) throws {
+        try withSimulation { _ in
+            let listener = try listen(first)
+            do {
+                try listen(second).close()
+                #expect(areAllowed)
+            } catch {
+                #expect(!areAllowed && (error as? IOError)?.errno == .addressInUse)
+            }
+            listener.close()
+        }
+    }
+
+    @Test func `a host with an IPv4 address that is mapped into IPv6 is reached by both`() throws {
+        try withSimulation { world in
+            let listener = try world.host("server", "::ffff:10.9.9.9").run {
+                try listen(.ipv6Any(port: 7000))
+            }
+            for text in ["10.9.9.9:7000", "[::ffff:10.9.9.9]:7000"] {
+                let client = Caller(Connection(to: try #require(SocketAddress(text))), sending: "x")
+                world.time.runUntilIdle()
+                #expect(client.answer == "x")
+                client.connection.close()
+            }
+            listener.close()
+        }
+    }
+
+    @Test(arguments: ["10.1.0.1", "fd01::1", "db.example.", "DB.example"])
+    func `numeric addresses and complete names are found`(host: String) throws {
+        try withSimulation { world in
+            _ = world.host("db.example", "10.1.0.1", "fd01::1")
+            var answer: Result<[SocketAddress], IOError>?
+            Resolver.resolve(host: host, service: "80") { answer = $0 }
+            world.time.runUntilIdle()
+            let addresses = try #require(try answer?.get().map(\.description))
+            let all = ["10.1.0.1:80", "[fd01::1]:80"]
+            #expect(addresses == (host.contains("ample") ? all : all.filter { $0.contains(host) }))
+        }
+    }
+
+    @Test func `failures of lookups do not concern numeric addresses`() {
+        withSimulation { world in
+            world.faults.failedLookups = 1
+            var answer: Result<[SocketAddress], IOError>?
+            Resolver.resolve(host: "10.1.0.1", service: "http") { answer = $0 }
+            world.time.runUntilIdle()
+            #expect((try? answer?.get())?.map(\.description) == ["10.1.0.1:80"])
         }
     }
 
@@ -212,6 +216,51 @@ private func listen(
         }
     }
 
+    @Test(arguments: [true, false])
+    func `a reset is found by the end that has ended its output`(isClient: Bool) throws {
+        try withSimulation { world in
+            var served: Caller?
+            let listener = try listen(.ipv4Any(port: 7000)) { served = Caller($1, sending: "served") }
+            let client = Caller(Connection(to: .ipv4Loopback(port: 7000)), sending: "hello")
+            world.time.runUntilIdle()
+            let server = try #require(served)
+            let (ending, other) = isClient ? (client, server) : (server, client)
+            try ending.connection.sendEnd()
+            world.time.runUntilIdle()
+            #expect(other.hasEnded && !ending.hasEnded)
+            world.faults.resets = 1
+            try other.connection.send("the rest")
+            world.time.runUntilIdle()
+            #expect(ending.error == .connectionReset && !ending.hasEnded)
+            for end in [client, server] { end.connection.close() }
+            listener.close()
+        }
+    }
+
+    @Test func `the end of one output leaves the bytes and the end of the other`() throws {
+        try withSimulation { world in
+            var served: Caller?
+            let listener = try listen(.ipv4Any(port: 7000)) { served = Caller($1) }
+            var options = ConnectionOptions()
+            options.writeBufferSize = 2_000_000
+            let client = Caller(Connection(to: .ipv4Loopback(port: 7000), options: options))
+            world.time.runUntilIdle()
+            let server = try #require(served)
+            // More than there is room for, so that the end has to wait.
+            let text = String(repeating: "x", count: 1_000_000)
+            try client.connection.send(text)
+            try client.connection.sendEnd()
+            world.time.runUntilIdle()
+            #expect(server.answer == text && server.hasEnded && server.error == nil)
+            try server.connection.send("the answer")
+            server.connection.close()
+            world.time.runUntilIdle()
+            #expect(client.answer == "the answer" && client.hasEnded && client.error == nil)
+            client.connection.close()
+            listener.close()
+        }
+    }
+
     @Test func `a server that has too many open files accepts later`() throws {
         try withSimulation { world in
             let listener = try listen(.ipv4Any(port: 7000))
@@ -284,171 +333,5 @@ private func listen(
             client.connection.close()
             listener.close()
         }
-    }
-
-    // MARK: Datagrams
-
-    @Test func `datagrams are answered to their sender`() throws {
-        try withSimulation { world in
-            let host = world.host("dns.example", "10.0.1.1")
-            let server = try host.run {
-                try DatagramSocket(boundTo: .ipv4Any(port: 53)) { socket, bytes, metadata in
-                    _ = try? socket.send(bytes, to: metadata.sender)
-                } events: { _, _ in
-                }
-            }
-            var answers: [(String, SocketAddress?)] = []
-            let client = try DatagramSocket(connectedTo: .ipv4(0x0a00_0101, port: 53)) { _, bytes, metadata in
-                answers.append((String(decoding: Array(copying: bytes), as: UTF8.self), metadata.sender))
-            } events: { _, _ in
-            }
-            for socket in [server, client] { try RunLoop.current.add(socket, forMode: .default) }
-            for number in 0..<100 { #expect(try client.send("question \(number)")) }
-            world.time.advance(by: .seconds(1))
-            #expect(answers.map(\.0) == (0..<100).map { "question \($0)" })
-            #expect(answers.allSatisfy { $0.1 == SocketAddress("10.0.1.1:53") })
-            #expect(client.peerAddress == SocketAddress("10.0.1.1:53"))
-            for socket in [server, client] { socket.close() }
-        }
-    }
-
-    @Test func `datagrams are lost, duplicated and reordered`() throws {
-        try withSimulation(seed: 3) { world in
-            world.link.latency = .milliseconds(1) ... .milliseconds(9)
-            (world.link.loss, world.link.duplication) = (0.1, 0.1)
-            let host = world.host("server")
-            var numbers: [Int] = []
-            let server = try host.run {
-                try DatagramSocket(boundTo: .ipv4Any(port: 9)) { _, bytes, _ in
-                    numbers.append(Int(String(decoding: Array(copying: bytes), as: UTF8.self))!)
-                } events: { _, _ in
-                }
-            }
-            try RunLoop.current.add(server, forMode: .default)
-            let client = try DatagramSocket(boundTo: .ipv4Any(port: 0)) { _, _, _ in
-            } events: { _, _ in
-            }
-            for number in 0..<100 { _ = try client.send("\(number)", to: host.addresses[0].withPort(9)) }
-            world.time.runUntilIdle()
-            let kinds = Set(numbers)
-            #expect((70..<100).contains(kinds.count) && numbers.count > kinds.count)
-            #expect(numbers != numbers.sorted())
-            for socket in [server, client] { socket.close() }
-        }
-    }
-
-    // MARK: Tasks
-
-    @Test func `tasks serve and connect`() async throws {
-        try await withSimulation { world in
-            let connections = try world.time.loop.connections(at: .ipv4Any(port: 7000))
-            async let serving: Void = connections.run { connection in
-                for try await chunk in connection.chunks() { try await connection.write(chunk) }
-            }
-            let connection = try await Connection.connect(toHost: "localhost", port: 7000)
-            try await connection.write("hello\n")
-            #expect(try await connection.read(exactly: 6) == Array("hello\n".utf8))
-            connection.close()
-            connections.close()
-            try await serving
-        }
-    }
-}
-
-@Suite(.runLoop(timeLimit: .seconds(60))) struct SimulatedTaskTests {
-    /// Four clients ask a server twenty questions each, and connect again after a failure.
-    private func ask(in world: World) async throws -> Int {
-        world.link.latency = .milliseconds(1) ... .milliseconds(20)
-        world.link.chunkSizes = 1...9
-        world.faults.resets = 0.02
-        let server = world.host("server")
-        let connections = try server.run { try world.time.loop.connections(at: .ipv4Any(port: 7000)) }
-        async let serving: Void = connections.run { connection in
-            for try await line in connection.lines() { try await connection.write("re: \(line)\n") }
-        }
-        let count = try await withThrowingTaskGroup(of: Int.self) { group in
-            for number in 0..<4 {
-                let host = world.host("client \(number)")
-                group.addTask { try await host.run { try await questions(on: world.time.loop) } }
-            }
-            return try await group.reduce(0, +)
-        }
-        connections.close()
-        try await serving
-        return count
-    }
-
-    private func questions(on loop: RunLoop) async throws -> Int {
-        var count = 0
-        while count < 20 {
-            do {
-                let connection = try await Connection.connect(toHost: "server", port: 7000)
-                defer { connection.close() }
-                try await connection.write("question \(count)\n")
-                for try await line in connection.lines() {
-                    #expect(line == "re: question \(count)")
-                    count += 1
-                    if count == 20 { break }
-                    try await connection.write("question \(count)\n")
-                }
-            } catch is IOError {
-                try await loop.clock().sleep(for: .milliseconds(100))
-            }
-        }
-        return count
-    }
-
-    @Test func `tasks get their answers, whatever happens to the connections`() async {
-        await simulate(seeds: 20) { world in
-            let count = try await ask(in: world)
-            #expect(count == 80)
-        }
-    }
-
-    @Test func `detached tasks and actors run on the simulation's thread`() async {
-        actor Counter {
-            var count = 0
-            func increment() -> Int {
-                count += 1
-                return count
-            }
-        }
-        await withSimulation { world in
-            let (counter, loop, start) = (Counter(), world.time.loop, world.time.now)
-            let tasks = (1...3).map { number in
-                Task.detached {
-                    try? await loop.clock().sleep(for: .seconds(number))
-                    #expect(await counter.increment() == number && loop.isCurrent)
-                    return Deadline.now
-                }
-            }
-            for (number, task) in tasks.enumerated() {
-                #expect(await start.duration(to: task.value) == .seconds(number + 1))
-            }
-        }
-    }
-
-    @Test func `tasks do the same for the same seed`() async throws {
-        for seed in 0..<UInt64(3) {
-            var traces: [[String]] = []
-            for _ in 0..<2 {
-                traces.append(
-                    try await withSimulation(seed: seed) { world in
-                        _ = try await ask(in: world)
-                        return world.trace
-                    })
-            }
-            #expect(traces[0] == traces[1] && traces[0].count > 100)
-        }
-    }
-}
-
-extension SocketAddress {
-    fileprivate func withPort(_ port: UInt16) -> SocketAddress { .ipv4(ipv4!, port: port) }
-}
-
-extension Array where Element == UInt8 {
-    fileprivate init(copying bytes: RawSpan) {
-        self = bytes.withUnsafeBytes { Array($0) }
     }
 }

@@ -39,6 +39,7 @@ extension SharedDescriptor {
     func shutDown(_ direction: Int = SHUT_WR) throws(Errno) {
         do throws(Errno) {
             _ = try use { (number) throws(Errno) in
+                if direction == SHUT_WR { currentTimeSource?.network?.willEndOutput(of: number) }
                 try SystemCall.make { Glibc.shutdown(number, CInt(direction)) }
             }
         } catch {

@@ -27,6 +27,8 @@ package protocol Network: AnyObject, Sendable {
         completion: @escaping (Result<FileDescriptor, Errno>) -> Void
     ) throws(Errno) -> AnyObject
 
+    /// The output of `socket` is about to be shut down.
+    func willEndOutput(of socket: CInt)
     /// The connection of `socket` is about to be shut down: its peer finds that it was reset.
     func willReset(_ socket: CInt)
 

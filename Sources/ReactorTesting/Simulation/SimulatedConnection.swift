@@ -7,7 +7,7 @@ struct SimulatedListener {
     let host: Host
     /// The address that it is bound to, with its port.
     let address: SocketAddress
-    let takesIPv4: Bool
+    let isIPv6Only: Bool
     let reusesPort: Bool
     let descriptor: CInt
     let file: UInt64
@@ -18,11 +18,7 @@ struct SimulatedListener {
     var isOpen: Bool { fileNumber(of: descriptor) == file }
 
     /// Whether it accepts connections to `address`, which is not mapped.
-    func accepts(_ target: SocketAddress) -> Bool {
-        guard target.port == address.port else { return false }
-        if address.unmapped.with(port: 0) == target.with(port: 0) { return true }
-        return address.isAny && (address.family == target.family || takesIPv4)
-    }
+    func accepts(_ target: SocketAddress) -> Bool { address.includes(target, isIPv6Only: isIPv6Only) }
 }
 
 extension SimulatedNetwork {
@@ -34,10 +30,9 @@ extension SimulatedNetwork {
         listeners.removeAll { !$0.isOpen }
         let address = address.port == 0 ? address.with(port: choosePort(on: host)) : address
         let isTaken = listeners.contains { other in
-            other.host === host && other.address.port == address.port
-                && (other.address.unmapped == address.unmapped || other.address.isAny || address.isAny)
-                && (other.address.family == address.family || other.takesIPv4 || address.isAny && !isIPv6Only)
-                && !(reusesPort && other.reusesPort)
+            other.host === host && !(reusesPort && other.reusesPort)
+                && (other.accepts(address.unmapped)
+                    || address.includes(other.address.unmapped, isIPv6Only: isIPv6Only))
         }
         if isTaken { throw .addressInUse }
         let descriptor = try FileDescriptor.socket(.unix, SOCK_STREAM)
@@ -47,9 +42,8 @@ extension SimulatedNetwork {
             try SystemCall.make { Glibc.listen(descriptor.rawValue, backlog) }
             listeners.append(
                 SimulatedListener(
-                    host: host, address: address, takesIPv4: address.family == .ipv6 && !isIPv6Only,
-                    reusesPort: reusesPort, descriptor: descriptor.rawValue,
-                    file: fileNumber(of: descriptor.rawValue), name: name))
+                    host: host, address: address, isIPv6Only: isIPv6Only, reusesPort: reusesPort,
+                    descriptor: descriptor.rawValue, file: fileNumber(of: descriptor.rawValue), name: name))
         } catch {
             try? descriptor.close()
             throw error
@@ -72,6 +66,11 @@ extension SimulatedNetwork {
         ends[fileNumber(of: descriptor.rawValue)] = (connection.target, connection.serversPeer)
         guest.asCurrent { connection.accepted(descriptor.rawValue) }
         return connection.serversPeer
+    }
+
+    func willEndOutput(of socket: CInt) {
+        let file = fileNumber(of: socket)
+        _ = connections.contains { $0.willEndOutput(of: file) }
     }
 
     func willReset(_ socket: CInt) {
@@ -266,6 +265,15 @@ final class SimulatedConnection {
             return false
         }
         relays[index].endsWithReset = true
+        return true
+    }
+
+    /// The owner of an end ends its output. Returns false if it is another one's.
+    func willEndOutput(of file: UInt64) -> Bool {
+        guard let pair = [pairs.client, pairs.server].first(where: { $0.clientFile == file }) else {
+            return false
+        }
+        pair.willEndOutput()
         return true
     }
 

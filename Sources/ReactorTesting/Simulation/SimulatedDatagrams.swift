@@ -15,8 +15,6 @@ final class SimulatedDatagramSocket {
     var peer: SocketAddress?
     /// Whether no socket has received an earlier datagram.
     var hasBeenRefused = false
-    /// The sockets that send its datagrams, by the address that receivers see, which their names contain.
-    private var senders: [SocketAddress: FileDescriptor] = [:]
 
     var isOpen: Bool { fileNumber(of: descriptor) == file }
     /// The address before it is bound.
@@ -32,25 +30,10 @@ final class SimulatedDatagramSocket {
         try descriptor.bind(to: name)
     }
 
-    func end() { for sender in senders.values { try? sender.close() } }
-
-    func sender(
-        as source: SocketAddress, _ makeName: () throws(Errno) -> SocketAddress
-    ) throws(Errno) -> FileDescriptor {
-        if let sender = senders[source] { return sender }
-        let sender = try FileDescriptor.socket(.unix, SOCK_DGRAM)
-        senders[source] = sender
-        try sender.bind(to: makeName())
-        return sender
-    }
-
     /// Whether it receives what `source` sends to `target`.
     func receives(from source: SocketAddress, at target: SocketAddress) -> Bool {
-        guard let local, local.port == target.port, isOpen, peer.map({ $0.unmapped == source }) ?? true else {
-            return false
-        }
-        if local.unmapped == target { return true }
-        return local.isAny && (local.family == target.family || local.family == .ipv6)
+        guard let local, isOpen else { return false }
+        return local.includes(target) && (peer.map { $0.unmapped == source } ?? true)
     }
 }
 
@@ -61,6 +44,7 @@ extension SimulatedNetwork {
     private static let mostDeliveries = 100
 
     func datagramSocket(_ family: SocketAddress.Family) throws(Errno) -> FileDescriptor {
+        datagramSockets.removeAll { !$0.isOpen }
         let descriptor = try FileDescriptor.socket(.unix, SOCK_DGRAM)
         do throws(Errno) {
             datagramSockets.append(
@@ -83,8 +67,8 @@ extension SimulatedNetwork {
         try checkBinding(address, on: socket.host)
         let address = address.port == 0 ? address.with(port: choosePort(on: socket.host)) : address
         let isTaken = datagramSockets.contains { other in
-            other.host === socket.host && other.local?.port == address.port && other.isOpen
-                && (other.local == address || other.local!.isAny || address.isAny)
+            guard other.host === socket.host, other.isOpen, let local = other.local else { return false }
+            return local.includes(address.unmapped) || address.includes(local.unmapped)
         }
         if isTaken { throw .addressInUse }
         socket.local = address
@@ -134,7 +118,10 @@ extension SimulatedNetwork {
         }
         do throws(Errno) {
             let source = receiver.family == .ipv6 ? source.mapped : source
-            let real = try sender.sender(as: source) { () throws(Errno) in try nextName(source) }
+            // Its name tells the receiver the sender's address.
+            let real = try FileDescriptor.socket(.unix, SOCK_DGRAM)
+            defer { try? real.close() }
+            try real.bind(to: nextName(source))
             try bytes.withBytes { (bytes) throws(Errno) in try real.send(bytes, to: receiver.name) }
             note(.delivery(number))
             jumpClock(-number)

@@ -38,6 +38,7 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
     var datagramSockets: [SimulatedDatagramSocket] = []
     var datagramCount = 0
     private var lastPorts: [Int: UInt16] = [:]
+    private var hasEnded = false
 
     init(_ clocks: ReplacedClocks, seed: UInt64, kept: [Int]?) {
         self.clocks = clocks
@@ -52,20 +53,37 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
         _ = addHost("localhost", [])
     }
 
-    /// Ends all connections, and what the library still does.
+    /// Ends all connections, so that the code on both ends finds out.
+    func endConnections() {
+        guest.asCurrent { for connection in connections { connection.end() } }
+        (connections, pending) = ([], [:])
+    }
+
+    /// Ends what the library still does.
     func end() {
-        guest.asCurrent {
-            for connection in connections { connection.end() }
-            for socket in datagramSockets { socket.end() }
-        }
+        hasEnded = true
         guest.end()
-        (connections, pending, datagramSockets) = ([], [:], [])
+        datagramSockets = []
     }
 
     // MARK: Its state
 
+    private func requireNotEnded() {
+        precondition(!hasEnded, "A World is used after its simulation has ended.")
+    }
+
+    /// Requires that the hosts are of this network.
+    func require(_ hosts: Host...) {
+        for host in hosts {
+            precondition(
+                self.hosts.indices.contains(host.number) && self.hosts[host.number] === host,
+                "The host \(host.name) belongs to another World.")
+        }
+    }
+
     /// Changes what the test sets, and applies it to the connections.
     func change(_ change: (SimulatedNetwork) -> Void) {
+        requireNotEnded()
         guest.asCurrent {
             change(self)
             for connection in connections { connection.update() }
@@ -113,15 +131,23 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
     var currentHost: NetworkHost { here }
 
     /// The host that the calling code belongs to.
-    var here: Host { Host.current ?? hosts[0] }
+    var here: Host {
+        guard let host = Host.current else { return hosts[0] }
+        require(host)
+        return host
+    }
 
     func addHost(_ name: String, _ texts: [String]) -> Host {
-        var addresses = texts.map { text in
-            guard let address = SocketAddress(text, port: 0) else {
+        requireNotEnded()
+        var addresses: [SocketAddress] = []
+        for text in texts {
+            guard let address = SocketAddress(text, port: 0)?.unmapped else {
                 preconditionFailure("World.host(_:_:) needs numeric addresses, not \(text).")
             }
-            precondition(owner(of: address) == nil, "Two hosts of a simulation have the address \(text).")
-            return address
+            precondition(
+                owner(of: address) == nil && !addresses.contains(address),
+                "The address \(text) is given twice in a simulation.")
+            addresses.append(address)
         }
         if addresses.isEmpty {
             var number = hosts.count
@@ -209,13 +235,11 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
     ) {
         lookupCount += 1
         note(.lookup(name))
-        let name = name.lowercased()
-        let found =
-            name == "localhost" || name.hasSuffix(".localhost")
-            ? [.ipv6Loopback(port: 0), .ipv4Loopback(port: 0)]
-            : hosts.filter { $0.name.lowercased() == name }.flatMap(\.addresses)
-        let addresses = found.filter { family == .unspecified || $0.family == family }
+        let addresses = addresses(of: name).filter { family == .unspecified || $0.family == family }
             .map { $0.with(port: port) }
+        if SocketAddress(name, port: port) != nil {
+            return after(.zero) { completion(addresses, addresses.isEmpty ? -2 : 0) }
+        }
         let fails = draws(.failedLookup, faults.failedLookups, lookupCount)
         let isSlow = draws(.slowLookup, faults.slowLookups, lookupCount)
         var generator = deviations.generator(100, UInt64(lookupCount))
@@ -225,12 +249,29 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
             if fails { completion([], -3) } else { completion(addresses, addresses.isEmpty ? -2 : 0) }
         }
     }
+
+    private func addresses(of name: String) -> [SocketAddress] {
+        if let address = SocketAddress(name, port: 0) { return [address] }
+        // A dot at its end tells a name of DNS that it is complete.
+        let name = (name.hasSuffix(".") ? String(name.dropLast()) : name).lowercased()
+        if name == "localhost" || name.hasSuffix(".localhost") {
+            return [.ipv6Loopback(port: 0), .ipv4Loopback(port: 0)]
+        }
+        return hosts.filter { $0.name.lowercased() == name }.flatMap(\.addresses)
+    }
 }
 
 extension SocketAddress {
     func with(port: UInt16) -> SocketAddress {
         if let ipv4 { return .ipv4(ipv4, port: port) }
         return .ipv6(ipv6 ?? 0, port: port, scope: scope ?? 0)
+    }
+
+    /// Whether a socket that is bound to this address gets what is sent to `target`, which is not mapped.
+    func includes(_ target: SocketAddress, isIPv6Only: Bool = false) -> Bool {
+        guard target.port == port else { return false }
+        if unmapped == target { return true }
+        return isAny && (family == target.family || family == .ipv6 && !isIPv6Only)
     }
 
     /// The IPv4 address of one that is mapped into IPv6.

@@ -128,8 +128,17 @@ final class SimulationRun {
         return try await body(World(domain.simulation!, VirtualTime(domain)))
     }
 
+    /// Ends the simulation. What its connections have left to the loop is served first: it would draw from the order of the
+    /// next one otherwise.
     private func leave(_ domain: TimeDomain) {
-        deviationCount = domain.simulation!.deviations.count
+        domain.requireOnThread()
+        let network = domain.simulation!
+        deviationCount = network.deviations.count
+        network.faults = World.Faults()
+        let time = VirtualTime(domain)
+        time.serveWhatIsReady(inMode: .default)
+        network.endConnections()
+        time.serveWhatIsReady(inMode: .default)
         domain.leave()
     }
 

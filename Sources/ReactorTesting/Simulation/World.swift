@@ -23,8 +23,9 @@ public import Reactor
 ///
 /// The seed decides everything that the world does, and the order in which loops serve what is ready at the same time. So a
 /// simulation with the same seed is the same each time, as long as its code does not use other threads; ``trace`` shows it.
-/// Let the loop run after the last `close`, as with `world.time.runUntilIdle()`: what is left to it may change the order in
-/// the next simulation of the thread.
+/// When the body returns, its connections end without a fault, and the loop serves what is ready then. What it has left on the
+/// loop, such as a timer, belongs to the next simulation of the thread; a connection that is being made then, and a lookup,
+/// are never reported.
 ///
 /// Without hosts of its own a world has one, ``localhost``, which all code belongs to and everything can be connected to.
 ///
@@ -35,7 +36,6 @@ public import Reactor
 ///
 /// - The options of TCP have no effect. Closing does not wait until the peer has acknowledged the bytes, and a reset reaches
 ///   the peer without a loss of bytes that were sent before.
-/// - A connection of which one side has ended its output, and that is reset then, is reported as ended, and not as reset.
 /// - A partition does not stop a datagram or an attempt to connect that is in flight when it begins.
 /// - A connection waits for as long as a partition lasts: it does not fail after a quarter of an hour.
 /// - A datagram that no socket receives is reported by the next `send` of a connected socket, and not by an event. The receive
@@ -83,33 +83,42 @@ public final class World: Sendable {
     public var link: Link {
         get { network.link }
         set {
-            newValue.requireValid()
+            newValue.validate()
             network.change { $0.link = newValue }
         }
     }
 
     /// Sets what connects two hosts, in both directions.
     public func setLink(_ link: Link, between first: Host, and second: Host) {
-        link.requireValid()
+        link.validate()
+        network.require(first, second)
         network.change { $0.links[HostPair(first, second)] = link }
     }
 
     /// Separates two hosts, until ``heal()``: datagrams and attempts to connect are lost, and the bytes of connections wait.
     public func partition(_ first: Host, _ second: Host) {
-        network.note(.partition(first.name, second.name))
-        network.change { _ = $0.partitions.insert(HostPair(first, second)) }
+        network.require(first, second)
+        network.change {
+            $0.note(.partition(first.name, second.name))
+            $0.partitions.insert(HostPair(first, second))
+        }
     }
 
     /// Ends all partitions.
     public func heal() {
-        network.note(.heal)
-        network.change { $0.partitions = [] }
+        network.change {
+            $0.note(.heal)
+            $0.partitions = []
+        }
     }
 
     /// How often what goes wrong. By default nothing does.
     public var faults: Faults {
         get { network.faults }
-        set { network.change { $0.faults = newValue } }
+        set {
+            newValue.validate()
+            network.change { $0.faults = newValue }
+        }
     }
 
     /// What the world has done so far, with its time since the beginning. The same for the same seed.
@@ -134,7 +143,8 @@ public final class World: Sendable {
         /// Creates a link without latency or loss.
         public init() {}
 
-        fileprivate func requireValid() {
+        fileprivate func validate() {
+            requireProbabilities("World.Link", loss, duplication)
             precondition(latency.lowerBound >= .zero, "A World.Link cannot have a negative latency.")
             precondition(
                 chunkSizes.map { $0.lowerBound > 0 } ?? true, "World.Link.chunkSizes must be positive.")
@@ -164,7 +174,18 @@ public final class World: Sendable {
             (refusals, resets, tooManyFiles) = (probability, probability, probability)
             (failedLookups, slowLookups, clockJumps) = (probability, probability, probability)
         }
+
+        fileprivate func validate() {
+            requireProbabilities(
+                "World.Faults", refusals, resets, tooManyFiles, failedLookups, slowLookups, clockJumps)
+        }
     }
+}
+
+private func requireProbabilities(_ name: String, _ values: Double...) {
+    precondition(
+        values.allSatisfy { (0...1).contains($0) },
+        "The probabilities of \(name) are from zero to one: \(values).")
 }
 
 /// A host of a simulated network; see ``World``.
