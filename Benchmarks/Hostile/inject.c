@@ -1,10 +1,11 @@
 // inject [OPTION]… -- COMMAND…  Runs a command, and returns an error from chosen system calls of it in the kernel's place;
-//                               or limits its descriptors; or stops and continues it.
+//                               or limits its descriptors; or shortens what it reads and writes; or stops and continues it.
 //
 //   --call CALL@KIND   the system call, as --record names it; without @KIND on any descriptor
 //   --error NAME       what it returns, such as EMFILE
 //   --when N           only the N-th call; without it, every one
 //   --descriptors N    lets the command open only N more descriptors than are open at the begin (prlimit(2))
+//   --short N          lets a read or a write of a stream, and a read of a file, move at most N bytes
 //   --stops yes        stops the command and continues it (SIGSTOP, SIGCONT), about once a millisecond
 //   --stop N           stops it once for 300 ms, at its N-th system call
 //   --record FILE      writes CALL@KIND and how often the command has made it, one a line
@@ -18,7 +19,8 @@
 // replaces the call by its error. close(2) is executed all the same: Linux closes the descriptor whatever close returns.
 //
 // The report has one line: what happened (exit N, signal N, spin, hang), then injected=N processor=MS wall=MS. spin is a hang
-// that takes more than 5 % of a processor. A limit is injected once, and each stop counts.
+// that takes more than 5 % of a processor. A limit is injected once; each stop, and each call that is
+// shortened, counts.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -55,7 +57,7 @@ static const struct { const char *name; long number; } calls[] = {
 static struct {
     const char *call, *record, *report;
     long number;
-    int error, when, deadline, descriptors, stop;
+    int error, when, deadline, descriptors, most, stop;
     bool stops;
 } options = {.number = -1, .deadline = 5000, .descriptors = -1};
 
@@ -224,7 +226,7 @@ static void note(const char *name) {
     record[i].count++;
 }
 
-// MARK: - Limits and stops
+// MARK: - Limits, short transfers and stops
 
 static struct rlimit old_limit;
 
@@ -245,6 +247,23 @@ static void limit_descriptors(void) {
 /// The programs that a child executes, and the report, are not limited.
 static void lift_limit(pid_t task) {
     if (old_limit.rlim_cur) prlimit(task, RLIMIT_NOFILE, &old_limit, NULL);
+}
+
+/// Makes a call move fewer bytes than the program asks for, if the kernel might: as if the peer's bytes came in drips, and as if
+/// there were little room. Those of messages (sendmsg(2), recvmsg(2)) are whole.
+static void shorten(pid_t task, struct user_regs_struct *registers) {
+    long number = (long)registers->orig_rax;
+    bool is_read = number == SYS_read || number == SYS_recvfrom || number == SYS_readv;
+    if (!is_read && number != SYS_write && number != SYS_sendto && number != SYS_writev) return;
+    bool has_vector = number == SYS_readv || number == SYS_writev;
+    unsigned long long most = has_vector ? 1 : (unsigned long long)options.most;
+    if (registers->rdx <= most) return;
+    const char *kind = kind_of(task, (int)registers->rdi);
+    bool is_stream = strcmp(kind, "tcp") == 0 || strcmp(kind, "unix") == 0 || strcmp(kind, "pipe") == 0;
+    if (!is_stream && !(is_read && (strcmp(kind, "file") == 0 || strcmp(kind, "blocking-pipe") == 0))) return;
+    registers->rdx = most;
+    ptrace(PTRACE_SETREGS, task, 0, registers);
+    injected++;
 }
 
 static bool is_stopped;
@@ -292,7 +311,7 @@ static _Noreturn void start(char **command, int gate) {
     if (read(gate, &byte, 1) != 1) _exit(125);
     close(gate);
     setsid();
-    uint32_t chosen = options.record || options.stop ? SECCOMP_RET_TRACE : SECCOMP_RET_ALLOW;
+    uint32_t chosen = options.record || options.stop || options.most ? SECCOMP_RET_TRACE : SECCOMP_RET_ALLOW;
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (uint32_t)options.number, 0, 1),
@@ -329,6 +348,7 @@ static enum __ptrace_request handle_call(pid_t task) {
         if (phase == after) lift_limit(program);
         return PTRACE_CONT;
     }
+    if (options.most && phase == during && !is_stranger(task)) shorten(task, &registers);
     if (options.stop && phase == during && !is_stranger(task) && ++made == options.stop) stop(300);
     if (options.record && phase == during && !is_stranger(task)) note(describe(task, &registers));
     if (!is_chosen(task, &registers)) return PTRACE_CONT;
@@ -408,6 +428,7 @@ static char **parse(int count, char **arguments) {
         else if (strcmp(name, "--error") == 0) options.error = error_named(value);
         else if (strcmp(name, "--when") == 0) options.when = atoi(value);
         else if (strcmp(name, "--descriptors") == 0) options.descriptors = atoi(value);
+        else if (strcmp(name, "--short") == 0) options.most = atoi(value);
         else if (strcmp(name, "--stops") == 0) options.stops = true;
         else if (strcmp(name, "--stop") == 0) options.stop = atoi(value);
         else if (strcmp(name, "--record") == 0) options.record = value;
@@ -415,8 +436,8 @@ static char **parse(int count, char **arguments) {
         else if (strcmp(name, "--deadline") == 0) options.deadline = atoi(value);
         else break;
     }
-    fprintf(stderr, "usage: inject [--call CALL@KIND --error NAME [--when N] | --descriptors N | --stops yes | --stop N] "
-                    "[--record FILE] [--report FILE] -- COMMAND…\n");
+    fprintf(stderr, "usage: inject [--call CALL@KIND --error NAME [--when N] | --descriptors N | --short N | --stops yes | "
+                    "--stop N] [--record FILE] [--report FILE] -- COMMAND…\n");
     exit(125);
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env perl
 # matrix.pl FOLDER WORK [--quick] [--peers NAME,…] [--page FILE] [WORKLOAD]…   the matrix; FOLDER has the programs
 # matrix.pl FOLDER WORK PEER WORKLOAD CALL ERROR WHEN                         one cell, with what the program printed
-# matrix.pl FOLDER WORK PEER WORKLOAD (descriptors N | stops | stop N)        as well
+# matrix.pl FOLDER WORK PEER WORKLOAD (descriptors N | short N | stops | stop N)   as well
 use v5.30;
 use warnings;
 use FindBin;
@@ -118,7 +118,7 @@ sub baseline {
 }
 
 # One cell by its command.
-if (@rest == 5 && $rest[3] =~ /^E[A-Z0-9]+$/ || "@rest[2 .. $#rest]" =~ /^(descriptors \d+|stops|stop \d+)$/) {
+if (@rest == 5 && $rest[3] =~ /^E[A-Z0-9]+$/ || "@rest[2 .. $#rest]" =~ /^(descriptors \d+|short \d+|stops|stop \d+)$/) {
     my ($peer, $workload, @cell) = @rest;
     my $base = baseline($peer, $workload);
     my $run = run($peer, $workload, options_of(@cell));
@@ -146,7 +146,7 @@ sub places { my ($count, @places) = @_; my %seen; grep { $_ >= 1 && $_ <= $count
 
 # The cells of a workload: [call, error, when], or a condition.
 sub cells {
-    my ($base, $unlisted) = @_;
+    my ($workload, $base, $unlisted) = @_;
     my @cells;
     my $total = 0;
     for my $call (sort keys %{$base->{counts}}) {
@@ -162,6 +162,8 @@ sub cells {
         }
     }
     push @cells, map { ['descriptors', $_] } 0 .. 15;
+    # A byte at a time would take the workloads that move much longer than their deadline.
+    push @cells, map { ['short', $_] } $workload =~ /^(echo|tls)$/ ? () : 1, 509;
     push @cells, ['stops'];
     push @cells, map { ['stop', $_] } places($total, 1, 2, 3, $total / 4, $total / 2, $total * 3 / 4, $total - 1, $total);
     return @cells;
@@ -221,7 +223,7 @@ for my $workload (@chosen) {
         my $base = baseline($peer, $workload);
         my $entry = $table{$workload}{$peer} = {};
         my $begin = time;
-        my @cells = cells($base, \%unlisted);
+        my @cells = cells($workload, $base, \%unlisted);
         my @verdicts = verdicts($peer, $workload, $base, @cells);
         for my $i (grep { $verdicts[$_] } 0 .. $#cells) {
             my ($verdict, $why) = @{$verdicts[$i]};
@@ -237,7 +239,8 @@ for my $workload (@chosen) {
 }
 say "No entry in errors.txt: ", join ' ', sort keys %unlisted if %unlisted;
 
-exit unless $page;
+my $is_kept = !grep { $_->[2] eq 'reactor' } @faults;
+exit !$is_kept unless $page;
 open my $file, '>', $page or die "$page: $!";
 select $file;
 my $versions = join '; ', map { chomp; $_ } map { `$folder/hostile-$_ --version 2>/dev/null` || $_ } @peers;
@@ -251,8 +254,8 @@ method, the workloads and the verdicts.
 $versions; Linux $kernel.
 
 Each cell is one run of a workload in which something is wrong: a system call returns one of its errors, once (the first,
-second, third or last time, or in between) or every time; the process may open only a few more descriptors; or it is stopped and
-continued, once or all the time. **right**: the result is the same. **told**: the program got an error, or a library's message
+second, third or last time, or in between) or every time; the process may open only a few more descriptors; its reads and writes
+move a few bytes each; or it is stopped and continued, once or all the time. **right**: the result is the same. **told**: the program got an error, or a library's message
 says why the program ended or waits. The others break a promise: **hang** (nothing happens, and nothing is said), **spin** (the
 same, on the processor), **crash** (it ends without a message), **loss** (a wrong result, and no error), **leak** (descriptors
 stay open).
@@ -281,3 +284,4 @@ for my $peer (@peers) {
 }
 say "## Excluded\n\nFor all peers alike.\n\n| call | errors | when | reason |\n| --- | --- | --- | --- |";
 say "| $_->{call} | $_->{names} | $_->{when} | $_->{reason} |" =~ s/\| \* /| any /gr for @excluded;
+exit !$is_kept;
