@@ -102,8 +102,8 @@ struct ContractModel {
             flags: [hasSource, isSignalled], watching: watching, byteCount: byteCount, plan: plan)
     }
 
-    /// Whether at most `limit` blocks, bytes and plans wait: one plan more if the first runs the loop, so that a nested pass has
-    /// one, too.
+    /// Whether at most `limit` blocks, bytes and plans wait: one plan more if the first runs the loop, so that a nested pass
+    /// has one, too.
     func isWithin(_ limit: Int) -> Bool {
         var planCount = plan.count
         if case .pass? = plan.first { planCount -= 1 }
