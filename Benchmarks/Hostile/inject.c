@@ -1,11 +1,11 @@
 // inject [OPTION]… -- COMMAND…  Runs a command, and returns an error from chosen system calls of it in the kernel's place;
-//                               or limits its descriptors; or shortens what it reads and writes; or stops and continues it.
+//                               or limits its descriptors; or shortens its writes; or stops and continues it.
 //
 //   --call CALL@KIND   the system call, as --record names it; without @KIND on any descriptor
 //   --error NAME       what it returns, such as EMFILE
 //   --when N           only the N-th call; without it, every one
 //   --descriptors N    lets the command open only N more descriptors than are open at the begin (prlimit(2))
-//   --short N          lets a read or a write of a stream, and a read of a file, move at most N bytes
+//   --short N          lets a write to a stream socket move at most N bytes
 //   --stops yes        stops the command and continues it (SIGSTOP, SIGCONT), about once a millisecond
 //   --stop N           stops it once for 300 ms, at its N-th system call
 //   --record FILE      writes CALL@KIND and how often the command has made it, one a line
@@ -155,7 +155,8 @@ static const char *kind_of_socket(pid_t task, int descriptor) {
     getsockopt(copy, SOL_SOCKET, SO_TYPE, &type, &size);
     close(copy);
     close(process);
-    return domain == AF_UNIX ? "unix" : type == SOCK_DGRAM ? "udp" : type == SOCK_STREAM ? "tcp" : "socket";
+    if (domain == AF_UNIX) return type == SOCK_DGRAM ? "unix-datagram" : "unix";
+    return type == SOCK_DGRAM ? "udp" : type == SOCK_STREAM ? "tcp" : "socket";
 }
 
 /// Whether the descriptor has O_NONBLOCK.
@@ -226,7 +227,7 @@ static void note(const char *name) {
     record[i].count++;
 }
 
-// MARK: - Limits, short transfers and stops
+// MARK: - Limits, short writes and stops
 
 static struct rlimit old_limit;
 
@@ -249,21 +250,41 @@ static void lift_limit(pid_t task) {
     if (old_limit.rlim_cur) prlimit(task, RLIMIT_NOFILE, &old_limit, NULL);
 }
 
-/// Makes a call move fewer bytes than the program asks for, if the kernel might: as if the peer's bytes came in drips, and as if
-/// there were little room. Those of messages (sendmsg(2), recvmsg(2)) are whole.
-static void shorten(pid_t task, struct user_regs_struct *registers) {
+/// What the registers of a call were before it was shortened, by task.
+static struct { pid_t task; unsigned long long rsi, rdx; } shortened[64];
+
+/// Lets a call write fewer bytes to a stream socket than the program asks for, as if there were little room: so the peer's bytes come
+/// in small pieces, too. Of several buffers the first is used; sendmsg(2) is left alone. A read is not shortened, because its length
+/// tells a program that nothing is left (epoll(7)). Returns whether the registers have to be restored at the end of the call.
+static bool shorten(pid_t task, struct user_regs_struct *registers) {
     long number = (long)registers->orig_rax;
-    bool is_read = number == SYS_read || number == SYS_recvfrom || number == SYS_readv;
-    if (!is_read && number != SYS_write && number != SYS_sendto && number != SYS_writev) return;
-    bool has_vector = number == SYS_readv || number == SYS_writev;
-    unsigned long long most = has_vector ? 1 : (unsigned long long)options.most;
-    if (registers->rdx <= most) return;
+    if (number != SYS_write && number != SYS_sendto && number != SYS_writev) return false;
     const char *kind = kind_of(task, (int)registers->rdi);
-    bool is_stream = strcmp(kind, "tcp") == 0 || strcmp(kind, "unix") == 0 || strcmp(kind, "pipe") == 0;
-    if (!is_stream && !(is_read && (strcmp(kind, "file") == 0 || strcmp(kind, "blocking-pipe") == 0))) return;
-    registers->rdx = most;
+    if (strcmp(kind, "tcp") != 0 && strcmp(kind, "unix") != 0) return false;
+    bool has_vector = number == SYS_writev;
+    size_t place = 0;
+    while (place < sizeof shortened / sizeof *shortened && shortened[place].task && shortened[place].task != task) place++;
+    if (place == sizeof shortened / sizeof *shortened) fail("too many threads write");
+    unsigned long long length = registers->rdx, most = (unsigned long long)options.most;
+    if (has_vector) length = (unsigned long long)ptrace(PTRACE_PEEKDATA, task, registers->rsi + 8, 0);
+    if (length <= most && !(has_vector && registers->rdx > 1)) return false;
+    // After a short write, room is not reported again.
+    if (is_edge_triggered((int)registers->rdi)) return false;
+    shortened[place].task = task;
+    shortened[place].rsi = registers->rsi;
+    shortened[place].rdx = registers->rdx;
+    if (has_vector) {
+        // Another vector, below what the program uses of its stack.
+        unsigned long long vector = registers->rsp - 256;
+        long base = ptrace(PTRACE_PEEKDATA, task, registers->rsi, 0);
+        ptrace(PTRACE_POKEDATA, task, vector, base);
+        ptrace(PTRACE_POKEDATA, task, vector + 8, length < most ? length : most);
+        registers->rsi = vector;
+    }
+    registers->rdx = has_vector ? 1 : most;
     ptrace(PTRACE_SETREGS, task, 0, registers);
     injected++;
+    return true;
 }
 
 static bool is_stopped;
@@ -348,7 +369,7 @@ static enum __ptrace_request handle_call(pid_t task) {
         if (phase == after) lift_limit(program);
         return PTRACE_CONT;
     }
-    if (options.most && phase == during && !is_stranger(task)) shorten(task, &registers);
+    if (options.most && phase == during && !is_stranger(task) && shorten(task, &registers)) return PTRACE_SYSCALL;
     if (options.stop && phase == during && !is_stranger(task) && ++made == options.stop) stop(300);
     if (options.record && phase == during && !is_stranger(task)) note(describe(task, &registers));
     if (!is_chosen(task, &registers)) return PTRACE_CONT;
@@ -360,10 +381,17 @@ static enum __ptrace_request handle_call(pid_t task) {
     return PTRACE_CONT;
 }
 
-static void replace_result(pid_t task) {
+/// Handles the end of a call that continued with PTRACE_SYSCALL.
+static void finish_call(pid_t task) {
     struct user_regs_struct registers;
     if (ptrace(PTRACE_GETREGS, task, 0, &registers)) return;
-    registers.rax = (unsigned long long)-options.error;
+    if (!options.most) registers.rax = (unsigned long long)-options.error;
+    for (size_t i = 0; options.most && i < sizeof shortened / sizeof *shortened; i++) {
+        if (shortened[i].task != task) continue;
+        registers.rsi = shortened[i].rsi;
+        registers.rdx = shortened[i].rdx;
+        shortened[i].task = 0;
+    }
     ptrace(PTRACE_SETREGS, task, 0, &registers);
 }
 
@@ -379,7 +407,7 @@ static void resume(pid_t task, int status) {
         if (event == PTRACE_EVENT_EXEC) begin_program(task);
         ptrace(PTRACE_CONT, task, 0, 0);
     } else if (signal == (SIGTRAP | 0x80)) {
-        replace_result(task);
+        finish_call(task);
         ptrace(PTRACE_CONT, task, 0, 0);
     } else {
         ptrace(PTRACE_CONT, task, 0, (long)signal);

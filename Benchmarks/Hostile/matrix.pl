@@ -141,7 +141,7 @@ while (defined(my $argument = shift @rest)) {
 @peers = qw(reactor libevent libuv glib asio dispatch) unless @peers;
 @chosen = @workloads unless @chosen;
 
-# Where something happens to calls of which a run makes $count: several of them, and once each.
+# Removes from @places duplicates, and what is not in 1 … $count.
 sub places { my ($count, @places) = @_; my %seen; grep { $_ >= 1 && $_ <= $count && !$seen{$_}++ } map { int } @places }
 
 # The cells of a workload: [call, error, when], or a condition.
@@ -254,8 +254,8 @@ method, the workloads and the verdicts.
 $versions; Linux $kernel.
 
 Each cell is one run of a workload in which something is wrong: a system call returns one of its errors, once (the first,
-second, third or last time, or in between) or every time; the process may open only a few more descriptors; its reads and writes
-move a few bytes each; or it is stopped and continued, once or all the time. **right**: the result is the same. **told**: the program got an error, or a library's message
+second, third or last time, or in between) or every time; the process may open only a few more descriptors; its writes move a few bytes
+each; or it is stopped and continued, once or all the time. **right**: the result is the same. **told**: the program got an error, or a library's message
 says why the program ended or waits. The others break a promise: **hang** (nothing happens, and nothing is said), **spin** (the
 same, on the processor), **crash** (it ends without a message), **loss** (a wrong result, and no error), **leak** (descriptors
 stay open).

@@ -2,8 +2,8 @@ import Glibc
 import Reactor
 import SystemPackage
 
-/// Passes the bytes of one direction of a ``TestConnection``, or of a connection of a ``World``, on. Confined to the thread of
-/// its loop, which retains it until the direction has ended.
+/// Passes on the bytes of one direction of a ``TestConnection``, or of a connection of a ``World``. Confined to the thread of
+/// its loop, which retains it until the direction has ended, unless it is stalled.
 final class Relay {
     private let from: SocketPair
     private let to: SocketPair
@@ -21,8 +21,8 @@ final class Relay {
     /// Called before bytes arrive, and with zero before the end does. It may end the relay.
     var willDeliver: ((Int) -> Void)?
 
-    /// Whether the receiver had no room for the first piece.
-    private var hasBeenTried = false
+    /// Whether ``willDeliver`` was called for the first piece, for which the receiver had no room.
+    private var hasAnnouncedPiece = false
 
     private var pieces: [Piece] = []
     private var byteCount = 0
@@ -35,10 +35,10 @@ final class Relay {
     private var writer: DescriptorSource?
     private var timer: Timer?
 
-    /// Between two pieces the receiver reads. In virtual time the clock does not move before.
+    /// Between two pieces the receiver reads. In virtual time a nanosecond is enough: the clock moves when the receiver waits.
     private var pieceInterval: Duration { domain == nil ? .milliseconds(1) : .nanoseconds(1) }
 
-    /// How many bytes the relay keeps: a latency does not limit the throughput, and a sender that does not wait is stopped.
+    /// The most bytes in flight: enough that latency does not limit the throughput, and few enough to stop a sender.
     private static let capacity = 262_144
 
     /// Bytes that have been read, none for the end, and when they arrive.
@@ -166,7 +166,7 @@ final class Relay {
     private func send(_ bytes: [UInt8]) -> Bool {
         let most = min(
             chunkSizes.map { Int.random(in: $0, using: &generator) } ?? .max, bytesLeft ?? .max, bytes.count)
-        if !hasBeenTried { willDeliver?(most) }
+        if !hasAnnouncedPiece { willDeliver?(most) }
         guard !hasEnded else { return false }
         var count = 0
         do throws(Errno) {
@@ -178,7 +178,7 @@ final class Relay {
             end()
             return false
         }
-        hasBeenTried = count == 0
+        hasAnnouncedPiece = count == 0
         guard count > 0 else {
             waitForRoom()
             return false

@@ -25,8 +25,8 @@ public import Testing
 /// three if that is more. The time of those that wait for their turn does not count. On a machine whose processors are busy the
 /// limit is up to five times as long: the time in which threads wait for one (`/proc/pressure/cpu`) does not count either. It
 /// is three times as long under a sanitizer, and REACTOR_TESTING_PATIENCE in the environment multiplies it. On a test inside a
-/// suite with this trait, the test's own limit counts. With REACTOR_TESTING_PROGRESS=10 in the environment, standard error gets
-/// a line every ten seconds: how many test cases have ended, and which one has been running for the longest time.
+/// suite with this trait, the test's own limit counts. With REACTOR_TESTING_PROGRESS=10 in the environment, standard output
+/// gets a line every ten seconds: how many test cases have ended, and which one has been running for the longest time.
 public struct RunLoopTrait: SuiteTrait, TestTrait, TestScoping {
     /// How long a test may run.
     public let timeLimit: Duration

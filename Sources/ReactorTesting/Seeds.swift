@@ -1,9 +1,10 @@
 import Reactor
 
-/// The seeds 0 to `count` - 1, for the argument of a test; the one in the environment's REACTOR_SEED, if it is set.
+/// The seeds 0 to `count` - 1, for the argument of a test.
 ///
-/// A failing case shows its seed. Set REACTOR_SEED to that number to rerun only that case. With REACTOR_SEED=17:3,9 a
-/// simulation has only those of its deviations; see `simulate(seeds:)`.
+/// A failing case shows its seed. Set REACTOR_SEED in the environment to that number to rerun only that case. With
+/// REACTOR_SEED=17:reset-connection-4-0 a simulation has only that of its deviations; see `simulate(seeds:)`. With
+/// REACTOR_FIRST_SEED=1000 the seeds are 1000 to 999 + `count`.
 ///
 /// ```swift
 /// @Test(arguments: seeds(200))
@@ -12,12 +13,13 @@ import Reactor
 /// }
 /// ```
 ///
-/// A seed decides on the order in which a loop serves what is ready at the same time, which the kernel does not promise, and
-/// on the random sizes of a ``TestConnection``'s pieces.
+/// A seed decides on the order in which a loop serves what is ready at the same time, which the kernel does not promise, on
+/// the random sizes of a ``TestConnection``'s pieces, and on everything that a simulated network does.
 public func seeds(_ count: Int) -> [UInt64] {
     precondition(count >= 0, "seeds(_:) needs a count that is not negative.")
     if let choice = SeedChoice.inEnvironment { return [choice.seed] }
-    return (0..<UInt64(count)).map { $0 }
+    let first = environmentVariable("REACTOR_FIRST_SEED").flatMap { UInt64($0) } ?? 0
+    return Array(first..<first + UInt64(count))
 }
 
 /// A seed, and the deviations that its simulation has.
@@ -30,16 +32,16 @@ struct SeedChoice: Equatable {
 
     let seed: UInt64
     /// Nil for all.
-    let deviations: [Int]?
+    let deviations: [Deviation]?
 
-    /// Parses `17`, `17:3,9` or `17:`.
+    /// Parses `17`, `17:reset-connection-4-0,refusal-connection-9-0` or `17:`.
     init?(_ text: String) {
         let parts = text.split(separator: ":", maxSplits: 1, omittingEmptySubsequences: false)
         guard let seed = parts.first.flatMap({ UInt64($0) }) else { return nil }
         self.seed = seed
-        let numbers = parts.dropFirst().first?.split(separator: ",").map { Int($0) }
-        guard numbers?.contains(nil) != true else { return nil }
-        deviations = numbers?.compactMap(\.self)
+        let deviations = parts.dropFirst().first?.split(separator: ",").map { Deviation($0) }
+        guard deviations?.contains(nil) != true else { return nil }
+        self.deviations = deviations?.compactMap(\.self)
     }
 }
 

@@ -33,7 +33,7 @@ public final class TestConnection {
         self.relay = relay
     }
 
-    /// Makes the two ends of a connection on the calling thread's loop.
+    /// Creates the two ends of a connection on the calling thread's loop.
     ///
     /// - Parameter seed: Determines the sizes of chunks; see ``chunkSizes``. Nil for that of `withVirtualTime`, or zero.
     /// - Throws: `IOError` with an error of socketpair(2): `Errno.tooManyOpenFiles`.
@@ -113,8 +113,8 @@ final class SocketPair {
     private var isOpen = true
     /// Whether it is reset once it is accepted.
     private var awaitsReset = false
-    /// Whether the last byte that the client has sent is none of its bytes; see ``willEndOutput()``.
-    private var keepsLastByte = false
+    /// Whether the last byte in the socket is not the client's, but that of ``willEndOutput()``.
+    private var hasMarker = false
 
     init() throws(Errno) {
         var numbers: (CInt, CInt) = (-1, -1)
@@ -159,14 +159,14 @@ final class SocketPair {
 
     /// The client is about to end its output. It could not be reset afterwards, unless a byte of it stays unread.
     func willEndOutput() {
-        guard !keepsLastByte else { return }
+        guard !hasMarker else { return }
         // There may be no room. The kernel doubles this, which is its limit by default, and more than the size at first.
         _ = reactor_set_option(clientEnd, SOL_SOCKET, SO_SNDBUF, 212_992)
-        keepsLastByte = unsafe Glibc.send(clientEnd, "x", 1, CInt(MSG_NOSIGNAL)) == 1
+        hasMarker = unsafe Glibc.send(clientEnd, "x", 1, CInt(MSG_NOSIGNAL)) == 1
     }
 
     /// How many of the client's bytes can be read at once; zero for its end.
-    func readableCount(upTo limit: Int) -> Int { keepsLastByte ? min(unreadCount - 1, limit) : limit }
+    func readableCount(upTo limit: Int) -> Int { hasMarker ? min(unreadCount - 1, limit) : limit }
 
     private var unreadCount: Int { Int(reactor_queued_bytes(relayEnd, UInt(FIONREAD))) }
 
@@ -181,10 +181,10 @@ final class SocketPair {
     /// A test with more descriptors waits a tenth of a second in vain.
     private static let mostDescriptors: CInt = 4096
 
-    /// Closes the relay's end. The client's end reads the end, even while a child that was forked at this moment has a copy.
+    /// Closes the relay's end. The client then reads the end, even while a child that was forked at this moment has a copy.
     func close() {
         guard !awaitsReset else { return }
-        if isOpen, keepsLastByte, unreadCount == 1 {
+        if isOpen, hasMarker, unreadCount == 1 {
             var byte: UInt8 = 0
             _ = unsafe recv(relayEnd, &byte, 1, 0)
         }

@@ -22,7 +22,7 @@ final class TimeDomain: TimeSource {
         var blockedCount = 0
         /// Whether the test is over: threads that it has started, and that still run, wait in the kernel's time.
         var hasEnded = false
-        /// Whether something else works, such as a child process.
+        /// Checks of work that has no end call, such as a child process.
         var workChecks: [@Sendable () -> Bool] = []
         var clockTimers = ClockTimers()
         /// Descriptors that only code of the same threads makes ready, and at once, with their files: a number may be
@@ -321,7 +321,7 @@ final class TimeDomain: TimeSource {
 
     /// Whether a loop waits for a descriptor that other code may make ready.
     private func hasPeers(_ loop: DomainLoops.Waiting) -> Bool {
-        // In a simulation there are none.
+        // World says what this means for pipes.
         simulation == nil
             && state.withLock { state in
                 loop.wait.descriptors.contains {
@@ -454,7 +454,7 @@ final class TimeDomain: TimeSource {
     }
 }
 
-/// What tells a descriptor's file from another one that gets its number; 0 once it is closed.
+/// What tells an open socket or pipe from another one that gets its number; 0 once it is closed.
 func fileNumber(of descriptor: CInt) -> UInt64 {
     var status = stat()
     return unsafe fstat(descriptor, &status) == 0 ? UInt64(status.st_ino) : 0

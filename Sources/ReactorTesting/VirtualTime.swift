@@ -25,10 +25,9 @@ public import Reactor
 /// processes a hand-off that these threads have begun. Other threads, and other clocks, such as `ContinuousClock` and `Date`,
 /// keep real time.
 ///
-/// A task that waits on a loop waits in the loop's time, also from a thread of the concurrency pool (`Task.detached`, a child
-/// task of the main actor, a default actor): its sleep on the loop's clock, and the `timeout:` of its call. Such a task reads
-/// the time with `loop.clock().now`, as `Deadline.now` on its thread is the kernel's. A connection that it opens has its
-/// connect, idle and write timeouts in the kernel's time, and so fires a `ClockTimer` that it makes, also by `firings(of:)`.
+/// A task that waits on a loop waits in that loop's time, from any thread: its sleep on the loop's clock, and the `timeout:` of
+/// its call. Off the loop's thread, as in `Task.detached`, `Deadline.now` is the kernel's: read `loop.clock().now`. A
+/// connection that such a task opens has its timeouts in the kernel's time, and so fires a `ClockTimer` that it makes.
 ///
 /// ## What is real
 ///
@@ -50,10 +49,10 @@ public import Reactor
 ///
 /// ## Before and after
 ///
-/// Timers that are on the loop before the call fire in virtual time. Afterwards the thread has the kernel's time again:
-/// timers that are left fire as much later as the clock has moved, and a `ClockTimer` at its date. Streams that are left
-/// continue in the kernel's time. Timeouts of streams, and a `ClockTimer`, that were set before the call keep the kernel's
-/// time. A `RunLoopThread` that the test has not stopped keeps its time, which runs as the kernel's does from then on.
+/// Timers that are on the loop before the call fire in virtual time; timeouts of streams, and a `ClockTimer`, that were set
+/// before keep the kernel's time. Afterwards the thread has the kernel's time again: timers that are left fire as much later as
+/// the clock has moved, and a `ClockTimer` at its date. A `RunLoopThread` that the test has not stopped keeps its time, which
+/// runs as the kernel's does from then on.
 public final class VirtualTime: Sendable {
     let domain: TimeDomain
 

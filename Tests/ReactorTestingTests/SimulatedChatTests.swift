@@ -102,7 +102,7 @@ private final class Guest: ConnectionDelegate {
 /// A person that says something twice a second, and connects again after a failure.
 private final class Speaker: ConnectionDelegate {
     private let name: String
-    private let hosts: Host
+    private let host: Host
     private var connection: Connection?
     private var framer = LineFramer(limit: 1000, overflow: .truncate)
     private var backoff: Duration = .milliseconds(100)
@@ -117,7 +117,7 @@ private final class Speaker: ConnectionDelegate {
     private(set) var fault: String?
 
     init(_ name: String, on host: Host) {
-        (self.name, hosts) = (name, host)
+        (self.name, self.host) = (name, host)
         connect()
     }
 
@@ -128,7 +128,7 @@ private final class Speaker: ConnectionDelegate {
         framer = LineFramer(limit: 1000, overflow: .truncate)
         let connection = Connection(toHost: "chat.example", port: 7008)
         self.connection = connection
-        hosts.run { connection.open(delegate: self) }
+        host.run { connection.open(delegate: self) }
     }
 
     private func retry() {
@@ -200,19 +200,21 @@ private final class Speaker: ConnectionDelegate {
             }
         }
         try RunLoop.current.add(listener, forMode: .common)
-        let speakers = ["amy", "ben", "cat", "dan"].map { Speaker($0, on: world.host($0)) }
+        let hosts = ["amy", "ben", "cat", "dan"].map { world.host($0) }
+        let speakers = hosts.map { Speaker($0.name, on: $0) }
         world.time.advance(by: .seconds(2))
-        world.partition(server, world.localhost)
+        world.partition(server, hosts[0])
         world.time.advance(by: .seconds(3))
         world.heal()
         for speaker in speakers { speaker.leave() }
         world.time.advance(by: .seconds(10))
         #expect(room.guests.isEmpty)
         for speaker in speakers { #expect(speaker.fault == nil) }
+        #expect(speakers.contains { $0.receivedCount > 0 })
         listener.close()
     }
 
-    @Test func `no line of a chat is lost, whatever happens to the connections`() {
+    @Test func `within a session no line of a chat is lost or repeated, whatever happens to connections`() {
         simulate(seeds: Depth.of(full: 10_000, quick: 100)) { try chat(in: $0) }
     }
 

@@ -1,9 +1,10 @@
 import Reactor
+import ReactorTestSupport
 import ReactorTesting
 import SystemPackage
 import Testing
 
-@Suite(.runLoop(timeLimit: .seconds(60))) struct SimulatedTaskTests {
+@Suite(.runLoop(timeLimit: .seconds(600))) struct SimulatedTaskTests {
     @Test func `tasks serve and connect`() async throws {
         try await withSimulation { world in
             let connections = try world.time.loop.connections(at: .ipv4Any(port: 7000))
@@ -62,7 +63,7 @@ import Testing
     }
 
     @Test func `tasks get their answers, whatever happens to the connections`() async {
-        await simulate(seeds: 20) { world in
+        await simulate(seeds: Depth.of(full: 1000, quick: 20)) { world in
             let count = try await ask(in: world)
             #expect(count == 80)
         }

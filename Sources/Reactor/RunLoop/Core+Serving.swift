@@ -173,7 +173,7 @@ extension RunLoop.Core {
         otherLoop?.update(timer)
     }
 
-    /// As ``update(_:_:)``, the short way for a timer that is where it was.
+    /// As ``update(_:_:)``, but quicker for a timer that has not moved.
     private func resume(_ timer: Timer, _ state: inout Timer.State) {
         guard state.isIn(identity), let entry = state.onlyEntry,
             entry.mode == state.onlyMode

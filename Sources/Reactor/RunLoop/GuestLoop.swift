@@ -1,14 +1,14 @@
 import CReactorLinux
 import Synchronization
 
-/// A second loop of a thread, for a test: what runs there would be on another thread otherwise, and runs whatever the mode of
-/// the thread's own loop is. It never waits. The thread's own loop, its host, lets it serve what is ready.
+/// A second loop on a test's thread, in place of the library's own threads. It never sleeps: the thread's loop, its host, lets
+/// it serve what is ready before it waits itself, in whatever mode it runs.
 package final class GuestLoop: Sendable {
     package let runLoop = RunLoop()
     private let host: RunLoop
     /// Keeps the mode from being empty.
     private let keepAlive = RunLoop.Source {}
-    /// The thread's last poll while the guest is not current.
+    /// This loop's last poll, saved while it is not current.
     private let lastPoll: Atomic<UInt64>
 
     /// Makes a guest of the calling thread's loop.
@@ -27,7 +27,7 @@ package final class GuestLoop: Sendable {
     /// Calls `body` as code of this loop.
     package func asCurrent<Result>(_ body: () throws -> Result) rethrows -> Result {
         if runLoop.identity.isCurrent { return try body() }
-        require(host.isCurrent, "A simulation is used on the thread that has begun it.")
+        require(host.isCurrent, "A World must be used on the thread that called withSimulation.")
         let poll = reactor_last_poll()
         unsafe reactor_set_current_loop(runLoop.identity.number, CallbackContext.address(of: runLoop))
         reactor_set_last_poll(lastPoll.load(ordering: .relaxed))

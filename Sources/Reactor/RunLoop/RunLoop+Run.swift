@@ -161,7 +161,7 @@ extension RunLoop.Core {
     /// Serves the event sources that the library has marked ready, before the kernel is asked: what they begin to watch then,
     /// it reports at once.
     ///
-    /// What an outer pass has found ready, and not served yet, comes after timers here too.
+    /// If an outer pass has left something that the kernel has reported, these wait, too: that is served after the timers.
     @inline(never)
     private func serveMarked(_ mode: RunLoop.RunningMode) {
         guard mode.ready.areAllMarked else { return }
@@ -171,7 +171,7 @@ extension RunLoop.Core {
 
     /// How a pass asks the kernel what is ready.
     enum Wait {
-        /// It does not: an earlier activation has left something to serve.
+        /// It does not: an earlier activation has left something to serve, or the loop has no poller.
         case skipped
         /// Without waiting, and without calling observers.
         case polling
@@ -181,11 +181,11 @@ extension RunLoop.Core {
 
     /// Decides how to ask the kernel, and lets other threads wake the loop.
     ///
-    /// The loop does not sleep while something is pending, except a signal without a wake-up, nor when the last item has
-    /// been removed since the activation began; if there were only blocks from the start it does sleep, as in Core
-    /// Foundation. This is decided after the observers have been called, because they may change it. What an earlier
-    /// activation has left ready is served without polling, which is the expensive part of a pass. Only a descriptor
-    /// source's readiness is confirmed then, because the caller of that activation may have read the descriptor since.
+    /// The loop sleeps only if nothing is pending. A signal without a wake-up does not count as pending. If the last item has
+    /// been removed during this activation, the loop does not sleep; if there were only blocks from the start, it does, as in
+    /// Core Foundation. Observers may change all this, so it is decided after they have been called. What an earlier activation
+    /// has left ready is served without a poll, which is the expensive part of a pass. Only a descriptor source's readiness is
+    /// confirmed then, because the caller of that activation may have read the descriptor since.
     @inline(always)
     func beginWait(
         _ mode: RunLoop.RunningMode, until limit: Int64, unlessEmptied hadItems: Bool

@@ -4,6 +4,7 @@ import SystemPackage
 
 /// A listening socket of a simulation.
 struct SimulatedListener {
+    let number: Int
     let host: Host
     /// The address that it is bound to, with its port.
     let address: SocketAddress
@@ -40,23 +41,25 @@ extension SimulatedNetwork {
             let name = try nextName()
             try descriptor.bind(to: name)
             try SystemCall.make { Glibc.listen(descriptor.rawValue, backlog) }
+            listenerCount += 1
             listeners.append(
                 SimulatedListener(
-                    host: host, address: address, isIPv6Only: isIPv6Only, reusesPort: reusesPort,
+                    number: listenerCount, host: host, address: address, isIPv6Only: isIPv6Only,
+                    reusesPort: reusesPort,
                     descriptor: descriptor.rawValue, file: fileNumber(of: descriptor.rawValue), name: name))
         } catch {
             try? descriptor.close()
             throw error
         }
-        note(.listening(address))
+        note("listening at \(address)")
         return descriptor
     }
 
     func willAccept(from listener: CInt) throws(Errno) {
         guard faults.tooManyFiles > 0 else { return }
         let file = fileNumber(of: listener)
-        guard let index = listeners.firstIndex(where: { $0.file == file }),
-            draws(.tooManyFiles, faults.tooManyFiles, -1 - index)
+        guard let number = listeners.first(where: { $0.file == file })?.number,
+            draws(.tooManyFiles, faults.tooManyFiles, .listener(number))
         else { return }
         throw .tooManyOpenFiles
     }
@@ -70,17 +73,18 @@ extension SimulatedNetwork {
 
     func willEndOutput(of socket: CInt) {
         let file = fileNumber(of: socket)
-        _ = connections.contains { $0.willEndOutput(of: file) }
+        for connection in connections { connection.willEndOutput(of: file) }
     }
 
     func willReset(_ socket: CInt) {
         let file = fileNumber(of: socket)
-        _ = connections.contains { $0.reset(by: file) }
+        for connection in connections { connection.willReset(file) }
     }
 
     func close(_ descriptor: CInt) {
         let file = fileNumber(of: descriptor)
         _ = Glibc.close(descriptor)
+        ends[file] = nil
         for connection in connections { connection.hasClosed(file) }
     }
 
@@ -90,43 +94,50 @@ extension SimulatedNetwork {
     ) throws(Errno) -> AnyObject {
         let host = host as? Host ?? here
         connectionCount += 1
-        if draws(.tooManyFiles, faults.tooManyFiles, connectionCount) { throw .tooManyOpenFiles }
+        if draws(.tooManyFiles, faults.tooManyFiles, .connection(connectionCount)) { throw .tooManyOpenFiles }
         let route = try route(from: host, to: address)
         let attempt = ConnectionAttempt(
             connectionCount, from: (host, route.source.with(port: choosePort(on: host))),
             to: (route.host, address), deviations.generator(101, UInt64(connectionCount)), completion)
-        note(.connecting(attempt.number, from: attempt.source, to: address))
+        note("connection \(attempt.number) from \(attempt.source) to \(address)")
         send(attempt)
         return attempt
+    }
+
+    /// Makes a step of an attempt after a delay, unless that has ended.
+    private func after(
+        _ delay: Duration, _ attempt: ConnectionAttempt,
+        _ step: @escaping (SimulatedNetwork, ConnectionAttempt) -> Void
+    ) {
+        after(delay) { [weak self, weak attempt] in if let self, let attempt { step(self, attempt) } }
     }
 
     /// Sends the packet that begins a connection, again and again while it is lost.
     private func send(_ attempt: ConnectionAttempt) {
         let (client, server) = (attempt.client, attempt.server)
         let link = link(client, server)
-        let isLost = isPartitioned(client, server) || draws(.loss, link.loss, attempt.number)
+        let isLost = isPartitioned(client, server) || draws(.loss, link.loss, .connection(attempt.number))
         guard isLost else {
-            return after(link.latency.random(&attempt.generator)) { [weak self, weak attempt] in
-                if let self, let attempt { self.arrive(attempt) }
-            }
+            return after(link.latency.random(&attempt.generator), attempt) { $0.arrive($1) }
         }
-        retry(attempt) { [weak self, weak attempt] in if let self, let attempt { self.send(attempt) } }
+        retry(attempt) { $0.send($1) }
     }
 
     /// As TCP: after one second, two more, and so on, six times (tcp_syn_retries, tcp(7)).
-    private func retry(_ attempt: ConnectionAttempt, _ again: @escaping () -> Void) {
+    private func retry(
+        _ attempt: ConnectionAttempt, _ again: @escaping (SimulatedNetwork, ConnectionAttempt) -> Void
+    ) {
         attempt.tryCount += 1
-        let delay = Duration.seconds(1 << (attempt.tryCount - 1))
-        guard attempt.tryCount > 6 else { return after(delay, again) }
-        after(delay) { [weak self, weak attempt] in
-            if let self, let attempt { self.finish(attempt, .failure(.timedOut)) }
+        let isLast = attempt.tryCount > 6
+        after(.seconds(1 << (attempt.tryCount - 1)), attempt) {
+            if isLast { $0.finish($1, .failure(.timedOut)) } else { again($0, $1) }
         }
     }
 
     private func arrive(_ attempt: ConnectionAttempt) {
         let target = attempt.target.unmapped
         let listener = listeners.last { $0.host === attempt.server && $0.accepts(target) && $0.isOpen }
-        guard let listener, !draws(.refusal, faults.refusals, attempt.number) else {
+        guard let listener, !draws(.refusal, faults.refusals, .connection(attempt.number)) else {
             return answer(attempt, .failure(.connectionRefused))
         }
         do throws(Errno) {
@@ -134,7 +145,7 @@ extension SimulatedNetwork {
             answer(attempt, .success(()))
         } catch .resourceTemporarilyUnavailable {
             // The backlog is full.
-            retry(attempt) { [weak self, weak attempt] in if let self, let attempt { self.send(attempt) } }
+            retry(attempt) { $0.send($1) }
         } catch {
             answer(attempt, .failure(error))
         }
@@ -143,23 +154,19 @@ extension SimulatedNetwork {
     private func answer(_ attempt: ConnectionAttempt, _ outcome: Result<Void, Errno>) {
         let link = link(attempt.client, attempt.server)
         if isPartitioned(attempt.client, attempt.server) {
-            return retry(attempt) { [weak self, weak attempt] in
-                if let self, let attempt { self.answer(attempt, outcome) }
-            }
+            return retry(attempt) { $0.answer($1, outcome) }
         }
-        after(link.latency.random(&attempt.generator)) { [weak self, weak attempt] in
-            if let self, let attempt { self.finish(attempt, outcome) }
-        }
+        after(link.latency.random(&attempt.generator), attempt) { $0.finish($1, outcome) }
     }
 
     private func finish(_ attempt: ConnectionAttempt, _ outcome: Result<Void, Errno>) {
         switch outcome {
         case .failure(let error):
-            note(.failed(attempt.number, error.rawValue))
+            note("connection \(attempt.number) fails: \(error)")
             attempt.completion(.failure(error))
         case .success:
             guard let connection = attempt.connection.take() else { return }
-            note(.connected(attempt.number))
+            note("connection \(attempt.number) is made")
             attempt.completion(.success(FileDescriptor(rawValue: connection.clientEnd)))
         }
     }
@@ -240,12 +247,10 @@ final class SimulatedConnection {
     private func begin(_ relay: Relay) throws(Errno) {
         let (network, number, isFromClient) = (network, number, relay === relays[0])
         relay.willDeliver = { [weak relay, unowned network] count in
-            network.note(
-                count == 0
-                    ? .end(number, isFromClient: isFromClient)
-                    : .arrival(number, isFromClient: isFromClient, count))
-            network.jumpClock(number)
-            if network.draws(.reset, network.faults.resets, number) { relay?.reset() }
+            let what = count == 0 ? "the end" : "\(count) bytes"
+            network.note("connection \(number): \(what) from the \(isFromClient ? "client" : "server")")
+            network.jumpClock(.connection(number))
+            if network.draws(.reset, network.faults.resets, .connection(number)) { relay?.reset() }
         }
         try relay.begin()
     }
@@ -259,22 +264,18 @@ final class SimulatedConnection {
         }
     }
 
-    /// The owner of an end resets the connection. Returns false if it is another one's.
-    func reset(by file: UInt64) -> Bool {
-        guard let index = [pairs.client, pairs.server].firstIndex(where: { $0.clientFile == file }) else {
-            return false
+    /// The owner of an end resets the connection, if the file is one of its ends.
+    func willReset(_ file: UInt64) {
+        for (pair, relay) in zip([pairs.client, pairs.server], relays) where pair.clientFile == file {
+            relay.endsWithReset = true
         }
-        relays[index].endsWithReset = true
-        return true
     }
 
-    /// The owner of an end ends its output. Returns false if it is another one's.
-    func willEndOutput(of file: UInt64) -> Bool {
-        guard let pair = [pairs.client, pairs.server].first(where: { $0.clientFile == file }) else {
-            return false
+    /// The owner of an end ends its output, if the file is one of its ends.
+    func willEndOutput(of file: UInt64) {
+        for pair in [pairs.client, pairs.server] {
+            if pair.clientFile == file { pair.willEndOutput() }
         }
-        pair.willEndOutput()
-        return true
     }
 
     /// Called when a file of the process has been closed.

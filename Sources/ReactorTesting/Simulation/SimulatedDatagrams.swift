@@ -91,13 +91,16 @@ extension SimulatedNetwork {
         let source = socket.local!.isAny ? route.source.with(port: socket.local!.port!) : socket.local!
         datagramCount += 1
         let number = datagramCount
-        note(.datagram(number, from: source, to: target, bytes.byteCount))
+        let count = bytes.byteCount
+        note("datagram \(number) from \(source) to \(target), \(count) bytes")
         let link = link(socket.host, route.host)
-        guard !isPartitioned(socket.host, route.host), !draws(.loss, link.loss, -number) else { return }
+        guard !isPartitioned(socket.host, route.host), !draws(.loss, link.loss, .datagram(number)) else {
+            return
+        }
         var copy: [UInt8] = []
         copy.append(bytes)
         var generator = deviations.generator(104, UInt64(number))
-        for _ in 0..<(draws(.duplication, link.duplication, number) ? 2 : 1) {
+        for _ in 0..<(draws(.duplication, link.duplication, .datagram(number)) ? 2 : 1) {
             after(link.latency.random(&generator)) { [weak self, copy] in
                 self?.deliver(copy, number, from: socket, source.unmapped, to: (route.host, target.unmapped))
             }
@@ -112,7 +115,7 @@ extension SimulatedNetwork {
             $0.host === target.host && $0.receives(from: source, at: target.address)
         }
         guard let receiver else {
-            note(.unreceived(number))
+            note("datagram \(number) has no receiver")
             if sender.peer != nil { sender.hasBeenRefused = true }
             return
         }
@@ -123,15 +126,15 @@ extension SimulatedNetwork {
             defer { try? real.close() }
             try real.bind(to: nextName(source))
             try bytes.withBytes { (bytes) throws(Errno) in try real.send(bytes, to: receiver.name) }
-            note(.delivery(number))
-            jumpClock(-number)
+            note("datagram \(number) arrives")
+            jumpClock(.datagram(number))
         } catch .resourceTemporarilyUnavailable where tryCount < Self.mostDeliveries {
             // The kernel queues few datagrams of Unix-domain sockets: the receiver takes those first.
             after(.nanoseconds(1)) { [weak self] in
                 self?.deliver(bytes, number, from: sender, source, to: target, tryCount: tryCount + 1)
             }
         } catch {
-            note(.unreceived(number))
+            note("datagram \(number) has no receiver")
         }
     }
 

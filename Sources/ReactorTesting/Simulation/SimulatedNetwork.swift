@@ -25,9 +25,10 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
     var links: [HostPair: World.Link] = [:]
     var partitions: Set<HostPair> = []
     var faults = World.Faults()
-    private(set) var trace: [TraceEntry] = []
+    private(set) var trace: [String] = []
 
     var listeners: [SimulatedListener] = []
+    var listenerCount = 0
     var connections: [SimulatedConnection] = []
     var connectionCount = 0
     private var lookupCount = 0
@@ -40,10 +41,10 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
     private var lastPorts: [Int: UInt16] = [:]
     private var hasEnded = false
 
-    init(_ clocks: ReplacedClocks, seed: UInt64, kept: [Int]?) {
+    init(_ clocks: ReplacedClocks, seed: UInt64, kept: [Deviation]?) {
         self.clocks = clocks
         start = clocks.now
-        deviations = Deviations(seed: seed, kept: kept.map(Set.init))
+        deviations = Deviations(seed: seed, kept: kept)
         generator = deviations.generator(105)
         let number = Self.count.withLock { count in
             count += 1
@@ -90,15 +91,17 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
         }
     }
 
-    func note(_ event: TraceEntry.Event) {
-        trace.append(TraceEntry(time: clocks.now - start, event: event))
+    func note(_ event: String) { trace.append("\(Duration.nanoseconds(clocks.now - start)): \(event)") }
+
+    /// Decides whether something happens to a subject. Returns it if it does.
+    func draw(_ kind: Deviation.Kind, _ probability: Double, _ subject: Deviation.Subject) -> Deviation? {
+        guard let deviation = deviations.draw(kind, probability, subject) else { return nil }
+        note("deviation \(deviation)")
+        return deviation
     }
 
-    /// Decides whether something happens to the subject with this number.
-    func draws(_ kind: Deviations.Kind, _ probability: Double, _ number: Int) -> Bool {
-        guard let deviation = deviations.draw(kind, probability, number) else { return false }
-        note(.deviation(deviation, kind))
-        return true
+    func draws(_ kind: Deviation.Kind, _ probability: Double, _ subject: Deviation.Subject) -> Bool {
+        draw(kind, probability, subject) != nil
     }
 
     /// Calls `body` on the guest loop after a latency.
@@ -116,9 +119,10 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
     }
 
     /// Sets the wall clock by up to an hour, if the seed says so.
-    func jumpClock(_ number: Int) {
-        guard draws(.clockJump, faults.clockJumps, number) else { return }
-        var generator = deviations.generator(Deviations.Kind.clockJump.rawValue, UInt64(deviations.count), 1)
+    func jumpClock(_ subject: Deviation.Subject) {
+        guard let deviation = draw(.clockJump, faults.clockJumps, subject) else { return }
+        var generator = deviations.generator(deviation)
+        _ = generator.next()
         let jump = Duration.seconds(Int.random(in: -3600...3600, using: &generator))
         (currentTimeSource as? TimeDomain)?.setWallClock(
             to: .nanoseconds(clocks.now + clocks.lead(of: CLOCK_REALTIME)) + jump)
@@ -234,19 +238,19 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
         completion: @escaping @Sendable ([SocketAddress], CInt) -> Void
     ) {
         lookupCount += 1
-        note(.lookup(name))
+        note("lookup of \(name)")
         let addresses = addresses(of: name).filter { family == .unspecified || $0.family == family }
             .map { $0.with(port: port) }
         if SocketAddress(name, port: port) != nil {
-            return after(.zero) { completion(addresses, addresses.isEmpty ? -2 : 0) }
+            return after(.zero) { completion(addresses, addresses.isEmpty ? EAI_NONAME : 0) }
         }
-        let fails = draws(.failedLookup, faults.failedLookups, lookupCount)
-        let isSlow = draws(.slowLookup, faults.slowLookups, lookupCount)
+        let fails = draws(.failedLookup, faults.failedLookups, .lookup(lookupCount))
+        let isSlow = draws(.slowLookup, faults.slowLookups, .lookup(lookupCount))
         var generator = deviations.generator(100, UInt64(lookupCount))
         let delay = link.latency.random(&generator) * 2 + (isSlow ? .seconds(5) : .zero)
         after(delay) {
-            // EAI_AGAIN and EAI_NONAME.
-            if fails { completion([], -3) } else { completion(addresses, addresses.isEmpty ? -2 : 0) }
+            if fails { return completion([], EAI_AGAIN) }
+            completion(addresses, addresses.isEmpty ? EAI_NONAME : 0)
         }
     }
 

@@ -5,8 +5,9 @@ public import Testing
 /// Calls `body` in a simulation: with virtual time, and a network of its own; see ``World``.
 ///
 /// - Parameters:
-///   - seed: Decides everything that happens; see ``seeds(_:)``. With REACTOR_SEED=17:3,9 in the environment a simulation with
-///     the seed 17 has the deviations 3 and 9 only.
+///   - seed: Decides on the latencies and faults of the network, and on the order of what is ready at once; see
+///     ``seeds(_:)``. With REACTOR_SEED=17:reset-connection-4-0 in the environment a simulation with the seed 17 has that
+///     deviation only; see `simulate(seeds:)`.
 ///   - body: The test.
 /// - Precondition: Not called inside `withVirtualTime` or `withSimulation`.
 @available(*, noasync, message: "await withSimulation, in a suite with the trait runLoop")
@@ -30,11 +31,12 @@ nonisolated(nonsending) public func withSimulation<Result>(
     try await SimulationRun(seed).callAsync(body)
 }
 
-/// Calls `body` in a simulation for each of the seeds 0 to `count` - 1, until it fails: records an issue, or throws.
+/// Calls `body` in a simulation for each of some seeds, until it fails: records an issue, or throws.
 ///
-/// Each fault that a simulation has is a deviation, and has a number. When a seed fails, this looks for a small set of
-/// deviations with which it still fails, calls `body` with those once more, and records an issue with the environment variable
-/// that repeats just that, such as `REACTOR_SEED=17:3,9`. The issues of the other runs are recorded as known ones.
+/// Each fault that a simulation has is a deviation, and has a name, such as `reset-connection-4-0` for the first reset of the
+/// fourth connection. When a seed fails, this looks for a small set of deviations with which it still fails, calls `body` with
+/// those once more, and records an issue with the environment variable that repeats just that, such as
+/// `REACTOR_SEED=17:reset-connection-4-0`. The issues of the other runs are recorded as known ones.
 ///
 /// ```swift
 /// @Test func `no message is lost while connections are reset`() {
@@ -46,7 +48,7 @@ nonisolated(nonsending) public func withSimulation<Result>(
 /// ```
 ///
 /// - Parameters:
-///   - count: How many seeds to try. With REACTOR_SEED in the environment only that one is.
+///   - count: How many seeds to try; see ``seeds(_:)``.
 ///   - sourceLocation: Where an issue is recorded.
 ///   - body: The test. It is called many times, so it makes all that it uses.
 @available(*, noasync, message: "await simulate, in a suite with the trait runLoop")
@@ -55,16 +57,7 @@ public func simulate(
 ) {
     for seed in seeds(count) {
         var search = FailureSearch(seed)
-        while let run = search.next() {
-            let hasFailed = Mutex(false)
-            try? withKnownIssue(isIntermittent: true, sourceLocation: sourceLocation) {
-                try run.call(body)
-            } matching: { _ in
-                hasFailed.withLock { $0 = true }
-                return true
-            }
-            search.note(run, hasFailed.withLock { $0 })
-        }
+        while let run = search.next() { search.note(run, hasFailed: run.fails(sourceLocation, body)) }
         guard let failure = search.failure else { continue }
         failure.report(sourceLocation)
         do { try failure.call(body) } catch { Issue.record(error, sourceLocation: sourceLocation) }
@@ -72,7 +65,7 @@ public func simulate(
     }
 }
 
-/// Calls `body` in a simulation for each of the seeds 0 to `count` - 1, as the variant for synchronous tests does.
+/// Calls `body` in a simulation for each of some seeds, as the variant for synchronous tests does.
 nonisolated(nonsending) public func simulate(
     seeds count: Int, sourceLocation: SourceLocation = #_sourceLocation,
     _ body: nonisolated(nonsending) (World) async throws -> Void
@@ -80,14 +73,7 @@ nonisolated(nonsending) public func simulate(
     for seed in seeds(count) {
         var search = FailureSearch(seed)
         while let run = search.next() {
-            let hasFailed = Mutex(false)
-            try? await withKnownIssue(isIntermittent: true, sourceLocation: sourceLocation) {
-                try await run.callAsync(body)
-            } matching: { _ in
-                hasFailed.withLock { $0 = true }
-                return true
-            }
-            search.note(run, hasFailed.withLock { $0 })
+            search.note(run, hasFailed: await run.failsAsync(sourceLocation, body))
         }
         guard let failure = search.failure else { continue }
         failure.report(sourceLocation)
@@ -99,12 +85,12 @@ nonisolated(nonsending) public func simulate(
 /// One run of a simulation.
 final class SimulationRun {
     let seed: UInt64
-    /// The deviations that happen; nil for all.
-    let kept: [Int]?
-    /// How many have been drawn, once it is over.
-    private(set) var deviationCount = 0
+    /// The deviations that may happen; nil for all.
+    let kept: [Deviation]?
+    /// Those that have happened, once it is over.
+    private(set) var happened: [Deviation] = []
 
-    init(_ seed: UInt64, kept: [Int]? = nil) {
+    init(_ seed: UInt64, kept: [Deviation]? = nil) {
         self.seed = seed
         self.kept = kept ?? SeedChoice.inEnvironment.flatMap { $0.seed == seed ? $0.deviations : nil }
     }
@@ -128,12 +114,37 @@ final class SimulationRun {
         return try await body(World(domain.simulation!, VirtualTime(domain)))
     }
 
-    /// Ends the simulation. What its connections have left to the loop is served first: it would draw from the order of the
+    /// Calls `body`, whose issues are recorded as known ones. Returns whether there was any.
+    func fails(_ sourceLocation: SourceLocation, _ body: (World) throws -> Void) -> Bool {
+        let hasFailed = Mutex(false)
+        try? withKnownIssue(isIntermittent: true, sourceLocation: sourceLocation) {
+            try call(body)
+        } matching: { _ in
+            hasFailed.withLock { $0 = true }
+            return true
+        }
+        return hasFailed.withLock { $0 }
+    }
+
+    nonisolated(nonsending) func failsAsync(
+        _ sourceLocation: SourceLocation, _ body: nonisolated(nonsending) (World) async throws -> Void
+    ) async -> Bool {
+        let hasFailed = Mutex(false)
+        try? await withKnownIssue(isIntermittent: true, sourceLocation: sourceLocation) {
+            try await callAsync(body)
+        } matching: { _ in
+            hasFailed.withLock { $0 = true }
+            return true
+        }
+        return hasFailed.withLock { $0 }
+    }
+
+    /// Ends the simulation, after serving what its connections have left to the loop: that would draw from the order of the
     /// next one otherwise.
     private func leave(_ domain: TimeDomain) {
         domain.requireOnThread()
         let network = domain.simulation!
-        deviationCount = network.deviations.count
+        happened = network.deviations.happened
         network.faults = World.Faults()
         let time = VirtualTime(domain)
         time.serveWhatIsReady(inMode: .default)
@@ -143,7 +154,7 @@ final class SimulationRun {
     }
 
     func report(_ sourceLocation: SourceLocation) {
-        let list = kept.map { ":" + $0.map(String.init).joined(separator: ",") } ?? ""
+        let list = kept.map { ":" + $0.map(\.description).joined(separator: ",") } ?? ""
         Issue.record(
             "A simulation fails. Set REACTOR_SEED=\(seed)\(list) in the environment to repeat it.",
             sourceLocation: sourceLocation)
@@ -158,7 +169,7 @@ struct FailureSearch {
     private let seed: UInt64
     private(set) var failure: SimulationRun?
     /// The deviations of the failure.
-    private var deviations: [Int] = []
+    private var deviations: [Deviation] = []
     /// How many deviations the next run leaves out, and from which place on. At first all.
     private var (length, start) = (0, 0)
     private var runCount = 0
@@ -174,12 +185,13 @@ struct FailureSearch {
         return SimulationRun(seed, kept: rest)
     }
 
-    mutating func note(_ run: SimulationRun, _ hasFailed: Bool) {
+    mutating func note(_ run: SimulationRun, hasFailed: Bool) {
         runCount += 1
         if hasFailed {
             let isFirst = failure == nil
             failure = run
-            deviations = run.kept ?? Array(0..<run.deviationCount).map { $0 + 1 }
+            // Some of those that it may have had may not have happened.
+            deviations = run.happened
             length = isFirst ? deviations.count : min(length, deviations.count)
         } else {
             start += length

@@ -2,9 +2,9 @@ public import Reactor
 
 /// The network of a simulation, its hosts and its faults.
 ///
-/// Inside `withSimulation` every socket with an IP address belongs to this network: those of `Listener`, `Connection`, the
-/// streams of Cocoa and `DatagramSocket`, and so do the names that the `Resolver` looks up. The code of clients and servers is
-/// the same as in production.
+/// Inside `withSimulation`, on its thread, every socket with an IP address belongs to this network: those of `Listener`,
+/// `Connection`, the streams of Cocoa and `DatagramSocket`, and so do the names that the `Resolver` looks up. The code of
+/// clients and servers is the same as in production.
 ///
 /// ```swift
 /// try withSimulation(seed: 17) { world in
@@ -22,7 +22,9 @@ public import Reactor
 /// ```
 ///
 /// The seed decides everything that the world does, and the order in which loops serve what is ready at the same time. So a
-/// simulation with the same seed is the same each time, as long as its code does not use other threads; ``trace`` shows it.
+/// simulation with the same seed is the same each time, as ``trace`` shows, if the code under test uses no other threads,
+/// hand-offs, files, child processes, `Task.sleep` or random numbers of its own (`Backoff` takes its from the seed), and does
+/// not depend on the order of a set or a dictionary (unless SWIFT_DETERMINISTIC_HASHING=1 is in the environment).
 /// When the body returns, its connections end without a fault, and the loop serves what is ready then. What it has left on the
 /// loop, such as a timer, belongs to the next simulation of the thread; a connection that is being made then, and a lookup,
 /// are never reported.
@@ -41,15 +43,14 @@ public import Reactor
 /// - A datagram that no socket receives is reported by the next `send` of a connected socket, and not by an event. The receive
 ///   buffer is not full as long as the receiver's loop runs in the socket's mode.
 /// - Multicast and broadcast are not supported, nor are the names of services of other machines.
-/// - Unix-domain addresses, pipes and files are the kernel's.
+/// - Unix-domain addresses, pipes and files are the kernel's. The clock does not wait for what comes by them, such as the
+///   bytes of another thread: hold it (``VirtualTime/hold()``).
+/// - A lookup takes twice the latency of ``link``, whatever the links and partitions of hosts are.
 ///
 /// What the library does on threads of its own, such as connecting, is done by the thread of the simulation while its loop
 /// waits: a blocking read, write or flush may never return. The same thread runs tasks that would run in the concurrency
 /// pool, such as those of `Task.detached` and of actors, but not those of the main actor. `Task.sleep(for:)`, hand-offs, files
 /// and child processes take real time, and threads of the test's own are no part of the simulation.
-///
-/// - Note: Code that makes random numbers makes other ones each time; `Backoff` takes its from the seed. Sets and dictionaries
-///   have another order in each process, unless it has SWIFT_DETERMINISTIC_HASHING=1 in its environment.
 public final class World: Sendable {
     let network: SimulatedNetwork
 
@@ -78,8 +79,8 @@ public final class World: Sendable {
 
     // MARK: The network
 
-    /// What connects two hosts that have no link of their own, and ``localhost`` with itself. By default nothing is late or
-    /// lost. A host that was added reaches itself at once.
+    /// The link between hosts that have none of their own, and between ``localhost`` and itself. By default it has no latency
+    /// and loses nothing. A host that was added reaches itself at once.
     public var link: Link {
         get { network.link }
         set {
@@ -99,7 +100,7 @@ public final class World: Sendable {
     public func partition(_ first: Host, _ second: Host) {
         network.require(first, second)
         network.change {
-            $0.note(.partition(first.name, second.name))
+            $0.note("partition between \(first.name) and \(second.name)")
             $0.partitions.insert(HostPair(first, second))
         }
     }
@@ -107,12 +108,12 @@ public final class World: Sendable {
     /// Ends all partitions.
     public func heal() {
         network.change {
-            $0.note(.heal)
+            $0.note("partitions end")
             $0.partitions = []
         }
     }
 
-    /// How often what goes wrong. By default nothing does.
+    /// The probabilities of faults. By default nothing goes wrong.
     public var faults: Faults {
         get { network.faults }
         set {
@@ -122,14 +123,14 @@ public final class World: Sendable {
     }
 
     /// What the world has done so far, with its time since the beginning. The same for the same seed.
-    public var trace: [String] { network.trace.map(\.description) }
+    public var trace: [String] { network.trace }
 
     // MARK: What belongs to it
 
     /// What connects two hosts.
     public struct Link: Sendable, Hashable {
-        /// How long each piece of data takes, chosen at random: the variation is the jitter. The bytes of a connection keep
-        /// their order, datagrams do not.
+        /// The delay of each piece of data in one direction, chosen at random from this range. The bytes of a connection keep
+        /// their order, datagrams may not.
         public var latency: ClosedRange<Duration> = .zero ... .zero
         /// The probability that a datagram is lost, or an attempt to connect, which then is repeated after one, two and four
         /// seconds and so on, as TCP does.
@@ -151,19 +152,19 @@ public final class World: Sendable {
         }
     }
 
-    /// The probabilities of faults. Each fault that happens is a deviation with a number; see `simulate(seeds:)`.
+    /// The probabilities of faults. Each fault that happens is a deviation with a name; see `simulate(seeds:)`.
     public struct Faults: Sendable, Hashable {
-        /// Whether an attempt to connect is refused.
+        /// That an attempt to connect is refused.
         public var refusals = 0.0
-        /// Whether a connection is reset, for each piece of data that arrives.
+        /// That a connection is reset, for each piece of data that arrives.
         public var resets = 0.0
-        /// Whether the process has too many open files (`Errno.tooManyOpenFiles`), for each call of accept(2) and connect(2).
+        /// That the process has too many open files (`Errno.tooManyOpenFiles`), for each call of accept(2) and connect(2).
         public var tooManyFiles = 0.0
-        /// Whether a lookup fails for now (`EAI_AGAIN`).
+        /// That a lookup fails for now (`EAI_AGAIN`).
         public var failedLookups = 0.0
-        /// Whether a lookup takes five seconds more, as if the first name server were silent.
+        /// That a lookup takes five seconds more, as if the first name server were silent.
         public var slowLookups = 0.0
-        /// Whether the wall clock is set, by up to an hour, for each piece of data that arrives.
+        /// That the wall clock is set, by up to an hour, for each piece of data that arrives.
         public var clockJumps = 0.0
 
         /// Creates probabilities of zero.

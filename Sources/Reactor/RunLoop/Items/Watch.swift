@@ -2,7 +2,7 @@ import CReactorLinux
 import Glibc
 import SystemPackage
 
-/// What one source is ready for in one mode, and the kernel's registrations that tell of it.
+/// The readiness of one source in one mode, and its registrations with the kernel.
 ///
 /// Reading and writing are registered apart, so that changing one of them is one system call; the end of the peer by an
 /// epoll(7) of its own. What the library itself has marked ready is recorded here as well, which needs no registration, and no
@@ -24,11 +24,10 @@ public class Watch {
     final private(set) var mode: Int32 = -1
     /// What was recorded and has not been served yet. While it is not empty the watch is in the queue.
     final fileprivate var readiness: Readiness = []
-    // The queue's.
+    // Links of ``ReadyQueue``.
     final fileprivate var isQueued = false
     /// The round of serving in which it was queued.
     final fileprivate var round: UInt32 = 0
-    /// The neighbours.
     final fileprivate var previous: ReadyQueue.Link?
     final fileprivate var next: ReadyQueue.Link?
     /// The poll in which the kernel has reported what was recorded last, or is being served.
@@ -75,7 +74,7 @@ public class Watch {
 
     final fileprivate var descriptor: CInt { unsafe source._withUnsafeGuaranteedRef { $0.number } }
 
-    /// Watches nothing any more, before the source takes another descriptor.
+    /// Ends all registrations, before the source changes its descriptor.
     final func endRegistrations() {
         reading = nil
         writing = nil
@@ -105,7 +104,7 @@ public class Watch {
     final private func setTransfers(_ interest: Readiness, of source: EventSource, on poller: Poller)
         throws(Errno)
     {
-        // What is new comes first: if that fails, what was registered still is.
+        // New ones first: if that fails, the old ones remain.
         let isReadingNew = interest.contains(.readable) && reading == nil
         if isReadingNew { reading = try register(source, for: .readable, on: poller) }
         if interest.contains(.writable), writing == nil {
@@ -158,7 +157,7 @@ public class Watch {
         narrow(to: Readiness(poll: events).union(.marked))
     }
 
-    /// Takes what was recorded, so that it is not served once more.
+    /// Returns what was recorded, and clears it.
     final func takeReadiness() -> Readiness {
         let taken = readiness
         readiness = []
@@ -200,7 +199,7 @@ private func recordEndOfPeer(_: CInt, _: Int16, _ context: UnsafeMutableRawPoint
     }
 }
 
-/// The watches of one mode that wait to be served, first come first.
+/// The watches of one mode that wait to be served, in order.
 ///
 /// The queue runs through the watches themselves, both ways: a running loop does not allocate, and a watch
 /// that ends leaves at once. Serving goes by rounds: what is recorded during one is served in the next, after
@@ -252,7 +251,7 @@ final class ReadyQueue {
     private var first: Link?
     private var last: Link?
     private var round: UInt32 = 0
-    /// Whether an activation has ended before it had served all that the kernel had told.
+    /// Whether an activation has ended before it had served all that the kernel had reported.
     var hasLeftovers = false
 
     var isEmpty: Bool { first == nil }
@@ -320,7 +319,7 @@ final class ReadyQueue {
         return first != nil
     }
 
-    /// As ``dropServed()``, and confirms the first watch, for a pass that does not ask the kernel what is ready.
+    /// As ``dropServed()``, and polls the first watch again; for a pass without a poll.
     func confirmFirst() -> Bool {
         while dropServed(), let link = first {
             link.confirm()
@@ -334,7 +333,7 @@ final class ReadyQueue {
     /// Whether the kernel has been asked, and something served, since the watch was recorded or confirmed.
     func isLate(_ link: Link) -> Bool { link.round &+ 1 != round }
 
-    /// Whether the kernel has reported none of them.
+    /// Whether the library has marked each of them, and the kernel reported none.
     var areAllMarked: Bool {
         var next = first
         while let link = next, link.readiness == .marked { next = link.next }
