@@ -21,7 +21,9 @@ func reactor(_ workload: String, _ dependencies: [Target.Dependency] = []) -> Ta
 }
 
 /// The drivers of workloads that are not in C.
-let drivers: [String: Target.Dependency] = ["tasks": "TaskWorkloads", "http": "HTTPWorkload"]
+let drivers: [String: Target.Dependency] = [
+    "tasks": "TaskWorkloads", "http": "HTTPWorkload", "hostile": "Outcome",
+]
 
 /// The programs WORKLOAD-PEER of a peer in Swift, each from one file.
 func programs(of peer: String, _ workloads: [String]) -> [Target] {
@@ -43,6 +45,7 @@ let package = Package(
         .library(name: "Workloads", targets: ["Workloads"]),
         .library(name: "TaskWorkloads", targets: ["TaskWorkloads"]),
         .library(name: "HTTPWorkload", targets: ["HTTPWorkload"]),
+        .library(name: "Outcome", targets: ["Outcome"]),
     ],
     dependencies: [
         .package(name: "swift-reactor", path: ".."),
@@ -68,7 +71,8 @@ let package = Package(
         reactor("http", ["HTTPWorkload", .product(name: "ReactorHTTP", package: "swift-reactor")]),
         reactor("tls", [.product(name: "ReactorTLS", package: "swift-reactor")]),
         reactor("testing", [.product(name: "ReactorTesting", package: "swift-reactor")]),
-        reactor("hostile", [.product(name: "ReactorTLS", package: "swift-reactor")]),
+        reactor("hostile", ["Outcome", .product(name: "ReactorTLS", package: "swift-reactor")]),
+        .target(name: "Outcome", swiftSettings: settings),
         .target(name: "HTTPWorkload", dependencies: ["Measuring"], swiftSettings: settings),
         .target(name: "TaskWorkloads", dependencies: ["Measuring"], swiftSettings: settings),
         .target(name: "Workloads", path: "Peers/Workloads", publicHeadersPath: "."),

@@ -1,5 +1,6 @@
 import Glibc
 import Measuring
+import Outcome
 import Reactor
 import SystemPackage
 
@@ -31,7 +32,7 @@ final class Ring {
         if count < Self.hops { return links[index].send(UInt8(count)) }
         for link in links { link.close() }
         links = []
-        right("\(count)")
+        finish("\(count)")
     }
 }
 

@@ -1,4 +1,5 @@
 import Glibc
+import Outcome
 import Reactor
 import ReactorTLS
 import SystemPackage
@@ -125,7 +126,7 @@ final class Storm: ConnectionDelegate {
             count += 1
             guard count == clients.count else { return }
             listener.close()
-            right("50")
+            finish("50")
         default: break
         }
     }

@@ -1,4 +1,5 @@
 import Glibc
+import Outcome
 import Reactor
 import SystemPackage
 
@@ -66,5 +67,5 @@ private struct Failure: Error {
 @MainActor private func take(_ number: Int) {
     if number != next { fail("block \(number) in place of \(next)") }
     next += 1
-    if next == 1000 { right("1000") }
+    if next == 1000 { finish("1000") }
 }

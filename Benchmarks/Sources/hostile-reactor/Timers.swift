@@ -1,4 +1,5 @@
 import Measuring
+import Outcome
 import Reactor
 
 enum Timers {
@@ -9,7 +10,7 @@ enum Timers {
             if now() - begin < 20_000_000 { fail("early") }
             Timer.scheduled(after: .milliseconds(20)) { _ in
                 if now() - begin < 40_000_000 { fail("early") }
-                right("2")
+                finish("2")
             }
         }
     }
@@ -27,7 +28,7 @@ enum Timers {
                 guard count == 20 else { return }
                 timer.invalidate()
                 running -= 1
-                if running == 0 { right("60") }
+                if running == 0 { finish("60") }
             }
         }
     }
@@ -55,7 +56,7 @@ enum Timers {
             Timer.scheduled(after: .milliseconds(20)) { _ in
                 if counts.inner != 5 || counts.other == before { fail("\(counts)") }
                 other.invalidate()
-                right("5")
+                finish("5")
             }
         }
     }

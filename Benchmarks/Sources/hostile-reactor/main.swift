@@ -3,6 +3,7 @@
 
 import Glibc
 import Measuring
+import Outcome
 import Reactor
 
 let name = CommandLine.arguments.dropFirst().first ?? ""
