@@ -84,6 +84,6 @@ let package = Package(
             swiftSettings: settings
         ),
     ] + programs(of: "dispatch", ["timers", "ring", "cross", "echo", "idle", "lines", "tasks"])
-        + programs(of: "foundation", ["timers", "cross", "idle", "lines", "modes", "http"]),
+        + programs(of: "foundation", ["timers", "cross", "idle", "lines", "modes", "http", "hostile"]),
     swiftLanguageModes: [.v6]
 )
