@@ -1,7 +1,7 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
-let workloads = ["timers", "ring", "cross", "echo", "idle", "lines", "tasks"]
+let workloads = ["timers", "ring", "cross", "echo", "idle", "lines", "tasks", "hostile"]
 
 /// The programs WORKLOAD-nio. A separate package, because SwiftNIO takes minutes to build.
 let package = Package(
@@ -19,6 +19,7 @@ let package = Package(
                 .product(name: "_NIOFileSystem", package: "swift-nio"),
                 .product(name: "Workloads", package: "Benchmarks"),
                 .product(name: "TaskWorkloads", package: "Benchmarks"),
+                .product(name: "Outcome", package: "Benchmarks"),
             ],
             path: ".",
             exclude: workloads.filter { $0 != workload }.map { "\($0).swift" },
