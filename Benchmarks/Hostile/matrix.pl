@@ -138,7 +138,11 @@ while (defined(my $argument = shift @rest)) {
     elsif ($argument eq '--page') { $page = shift @rest }
     else { push @chosen, $argument }
 }
-@peers = qw(reactor libevent libuv glib asio dispatch) unless @peers;
+@peers = qw(reactor libevent libuv glib asio dispatch foundation nio) unless @peers;
+for my $peer (grep { !-x "$folder/hostile-$_" } @peers) {
+    say STDERR "Skipping $peer, which is not built. A run without arguments builds it.";
+}
+@peers = grep { -x "$folder/hostile-$_" } @peers;
 @chosen = @workloads unless @chosen;
 
 # Removes from @places duplicates, and what is not in 1 … $count.
