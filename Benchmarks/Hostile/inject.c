@@ -132,6 +132,7 @@ static const char *operation_of(long number, const struct user_regs_struct *regi
         int operation = registers->rsi & FUTEX_CMD_MASK;
         return operation == FUTEX_WAIT || operation == FUTEX_WAIT_BITSET ? ":wait" : ":other";
     }
+    if (number == SYS_newfstatat) return registers->r10 & AT_EMPTY_PATH ? ":descriptor" : ":path";
     if (number != SYS_fcntl) return "";
     switch (registers->rsi) {
         case F_DUPFD: case F_DUPFD_CLOEXEC: return ":duplicate";
