@@ -38,7 +38,7 @@ final class Relay {
     /// Between two pieces the receiver reads. In virtual time a nanosecond is enough: the clock moves when the receiver waits.
     private var pieceInterval: Duration { domain == nil ? .milliseconds(1) : .nanoseconds(1) }
 
-    /// The most bytes that a relay keeps. A latency does not limit the throughput, and a sender that does not wait is stopped.
+    /// How many bytes a relay keeps: a latency does not limit the throughput, and a sender that does not wait is stopped.
     private static let capacity = 262_144
 
     /// Bytes that have been read, none for the end, and when they arrive.
