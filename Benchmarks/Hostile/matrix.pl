@@ -143,6 +143,9 @@ for my $peer (grep { !-x "$folder/hostile-$_" } @peers) {
     say STDERR "Skipping $peer, which is not built. A run without arguments builds it.";
 }
 @peers = grep { -x "$folder/hostile-$_" } @peers;
+for my $name (@chosen) {
+    die "There is no workload $name: scripts/hostile --help\n" unless grep { $_ eq $name } @workloads;
+}
 @chosen = @workloads unless @chosen;
 
 # Removes from @places duplicates, and what is not in 1 … $count.

@@ -65,13 +65,39 @@ import Testing
         }
     }
 
+    @Test func `clients that a full backlog keeps waiting leave no descriptors`() async {
+        await #expect(processExitsWith: .success) {
+            @Sendable func refuseSome() throws {
+                try withSimulation { world in
+                    var options = Listener.Options()
+                    options.backlog = 1
+                    let listener = try Listener(
+                        .ipv4Any(port: 7000), options: options, handler: { _, _ in },
+                        acceptErrors: { _, _ in })
+                    let clients = (0..<8).map { _ in Caller(Connection(to: .ipv4Loopback(port: 7000))) }
+                    world.time.advance(by: .seconds(300))
+                    #expect(clients.contains { $0.error == .timedOut })
+                    for client in clients { client.connection.close() }
+                    listener.close()
+                }
+            }
+            try onAThread {
+                try refuseSome()
+                let count = openDescriptorCount()
+                for _ in 0..<5 { try refuseSome() }
+                #expect(openDescriptorCount() <= count + 1)
+            }
+        }
+    }
+
     // MARK: Misuse
 
     enum Misuse: String, CaseIterable, Codable, Sendable {
         case nested, notANumber, tooLikely, negativeLoss, negativeLatency, emptyChunks
         case worldAfterEnd, hostAfterEnd, timeAfterEnd, hostOfAnotherWorld, linkOfAnotherWorld, addressTwice
+        case hostElsewhere, traceElsewhere
 
-        func commit() {
+        func commit() throws {
             switch self {
             case .nested: withSimulation { _ in withSimulation { _ in } }
             case .notANumber: withSimulation { $0.faults.resets = .nan }
@@ -92,6 +118,8 @@ import Testing
             case .linkOfAnotherWorld:
                 let host = withSimulation { $0.host("old") }
                 withSimulation { $0.partition($0.localhost, host) }
+            case .hostElsewhere: try withSimulation { world in try onAThread { _ = world.host("late") } }
+            case .traceElsewhere: try withSimulation { world in try onAThread { _ = world.trace } }
             case .addressTwice: _ = withSimulation { $0.host("twice", "10.0.0.1", "::ffff:10.0.0.1") }
             }
         }
@@ -107,6 +135,7 @@ import Testing
             case .timeAfterEnd: "withSimulation has returned"
             case .hostOfAnotherWorld, .linkOfAnotherWorld: "The host old belongs to another World"
             case .addressTwice: "given twice"
+            case .hostElsewhere, .traceElsewhere: "on the thread that called withSimulation"
             }
         }
     }
@@ -115,7 +144,7 @@ import Testing
     func `misuse traps with a message`(misuse: Misuse) async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
             [misuse] in
-            try onAThread { misuse.commit() }
+            try onAThread { try misuse.commit() }
         }
         #expect(result.message.contains(misuse.words), "\(result.message)")
     }

@@ -320,6 +320,28 @@ import Testing
         #expect(delays[0] == delays[1] && delays[0] != delays[2])
     }
 
+    @Test func `a timeout counts in virtual time, also late in a simulation, and begins anew`() throws {
+        try withSimulation { world in
+            world.time.advance(by: .seconds(3600))
+            let listener = try listen(.ipv4Any(port: 7000))
+            let connection = Connection(to: .ipv4Loopback(port: 7000))
+            connection.idleTimeout = .seconds(10)
+            let client = Caller(connection, sending: "hello")
+            for _ in 0..<3 {
+                world.time.advance(by: .seconds(9))
+                #expect(client.hasOpened && client.error == nil)
+                try connection.send("x")
+            }
+            let start = world.time.now
+            client.onEvent = { [unowned client] in
+                if client.error != nil { #expect(start.duration(to: world.time.now) == .seconds(10)) }
+            }
+            world.time.advance(by: .seconds(60))
+            #expect(client.error == .timedOut && client.answer == "helloxxx")
+            listener.close()
+        }
+    }
+
     @Test func `a timeout passes in virtual time`() throws {
         try withSimulation { world in
             let listener = try listen(.ipv4Any(port: 7000)) { served, connection in

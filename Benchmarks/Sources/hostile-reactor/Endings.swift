@@ -4,7 +4,7 @@ import Reactor
 /// The promise was kept. Ends the program when what the workload has closed had time to end.
 func finish(_ result: String) {
     mark(begins: false)
-    Timer.scheduled(after: .milliseconds(30), forMode: .common) { _ in right(result) }
+    Timer.scheduled(after: .milliseconds(100), forMode: .common) { _ in right(result) }
 }
 
 func attempt(_ body: () throws -> Void) {

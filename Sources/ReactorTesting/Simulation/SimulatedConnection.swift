@@ -222,7 +222,9 @@ final class SimulatedConnection {
         throws(Errno)
     {
         let name = try network.nextName()
-        let (clients, servers) = (try SocketPair(), try SocketPair(from: name, to: listener.name))
+        // The server's first, which fails if the backlog is full.
+        let servers = try SocketPair(from: name, to: listener.name)
+        let clients = try SocketPair()
         pairs = (clients, servers)
         self.listener = listener.file
         number = attempt.number

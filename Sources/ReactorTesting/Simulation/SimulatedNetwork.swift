@@ -4,8 +4,7 @@ import SystemPackage
 
 /// The hosts of a simulation and what connects them. Real Unix-domain sockets stand for those of the code under test.
 ///
-/// `@unchecked Sendable`: `TimeDomain` gives it only to code on its thread, and ``World`` calls it through ``GuestLoop``, which
-/// traps on others.
+/// `@unchecked Sendable`: `TimeDomain` gives it only to code on its thread, and ``World`` requires that thread.
 final class SimulatedNetwork: Network, @unchecked Sendable {
     private static let count = Mutex(0)
 
@@ -51,6 +50,8 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
             return count
         }
         namePrefix = "reactor-simulation.\(getpid()).\(number)."
+        // The library's own threads have the simulation's time, and so has the loop in their place.
+        clocks.enter(guest.runLoop)
         _ = addHost("localhost", [])
     }
 
@@ -64,12 +65,19 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
     func end() {
         hasEnded = true
         guest.end()
+        clocks.leave(guest.runLoop)
         datagramSockets = []
     }
 
     // MARK: Its state
 
-    private func requireNotEnded() {
+    /// Requires the thread of the simulation.
+    func requireThread() {
+        precondition(guest.isOnThread, "A World must be used on the thread that called withSimulation.")
+    }
+
+    private func requireInUse() {
+        requireThread()
         precondition(!hasEnded, "A World is used after its simulation has ended.")
     }
 
@@ -84,7 +92,7 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
 
     /// Changes what the test sets, and applies it to the connections.
     func change(_ change: (SimulatedNetwork) -> Void) {
-        requireNotEnded()
+        requireInUse()
         guest.asCurrent {
             change(self)
             for connection in connections { connection.update() }
@@ -142,7 +150,7 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
     }
 
     func addHost(_ name: String, _ texts: [String]) -> Host {
-        requireNotEnded()
+        requireInUse()
         var addresses: [SocketAddress] = []
         for text in texts {
             guard let address = SocketAddress(text, port: 0)?.unmapped else {

@@ -25,9 +25,9 @@ public import Reactor
 /// simulation with the same seed is the same each time, as ``trace`` shows, if the code under test uses no other threads,
 /// hand-offs, files, child processes, `Task.sleep` or random numbers of its own (`Backoff` takes its from the seed), and does
 /// not depend on the order of a set or a dictionary (unless SWIFT_DETERMINISTIC_HASHING=1 is in the environment).
-/// When the body returns, its connections end without a fault, and the loop serves what is ready then. What it has left on the
-/// loop, such as a timer, belongs to the next simulation of the thread; a connection that is being made then, and a lookup,
-/// are never reported.
+/// When the body returns, its connections end without a fault: their bytes that have not arrived are dropped, and the loop
+/// serves what is ready then. What it has left on the loop, such as a timer or a listener, belongs to the next simulation of
+/// the thread; a connection that is being made then, and a lookup, are never reported.
 ///
 /// Without hosts of its own a world has one, ``localhost``, which all code belongs to and everything can be connected to.
 ///
@@ -38,6 +38,8 @@ public import Reactor
 ///
 /// - The options of TCP have no effect. Closing does not wait until the peer has acknowledged the bytes, and a reset reaches
 ///   the peer without a loss of bytes that were sent before.
+/// - A peer that has closed its connection, or reset it, is found by the next write, and not by an event, while the input has
+///   ended. Closing a connection with unread input ends it, and does not reset it.
 /// - A partition does not stop a datagram or an attempt to connect that is in flight when it begins.
 /// - A connection waits for as long as a partition lasts: it does not fail after a quarter of an hour.
 /// - A datagram that no socket receives is reported by the next `send` of a connected socket, and not by an event. The receive
@@ -65,7 +67,10 @@ public final class World: Sendable {
     // MARK: Hosts
 
     /// The host of code that belongs to no other.
-    public var localhost: Host { network.hosts[0] }
+    public var localhost: Host {
+        network.requireThread()
+        return network.hosts[0]
+    }
 
     /// Adds a host.
     ///
@@ -82,7 +87,10 @@ public final class World: Sendable {
     /// The link between hosts that have none of their own, and between ``localhost`` and itself. By default it has no latency
     /// and loses nothing. A host that was added reaches itself at once.
     public var link: Link {
-        get { network.link }
+        get {
+            network.requireThread()
+            return network.link
+        }
         set {
             newValue.validate()
             network.change { $0.link = newValue }
@@ -115,7 +123,10 @@ public final class World: Sendable {
 
     /// The probabilities of faults. By default nothing goes wrong.
     public var faults: Faults {
-        get { network.faults }
+        get {
+            network.requireThread()
+            return network.faults
+        }
         set {
             newValue.validate()
             network.change { $0.faults = newValue }
@@ -123,7 +134,10 @@ public final class World: Sendable {
     }
 
     /// What the world has done so far, with its time since the beginning. The same for the same seed.
-    public var trace: [String] { network.trace }
+    public var trace: [String] {
+        network.requireThread()
+        return network.trace
+    }
 
     // MARK: What belongs to it
 
