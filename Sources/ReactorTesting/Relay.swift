@@ -104,9 +104,10 @@ final class Relay {
     }
 
     private func proceed() {
+        deliver()
+        // Afterwards: what has been delivered makes room.
         guard !hasEnded, !isStalled else { return }
         do throws(Errno) { try watch() } catch { reset() }
-        deliver()
     }
 
     // MARK: Reading

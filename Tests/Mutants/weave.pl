@@ -155,7 +155,7 @@ sub switchDeclaration {
 # Switches between whole statements, or leaves them out.
 sub switchStatements {
     my ($number, $switch, $old, $new, $isC) = @_;
-    return if !isBalanced($old) || !isBalanced($new) || $old =~ /^(?:\}|&&|\|\||\?|:|\.)/;
+    return if !isBalanced($old) || !isBalanced($new) || $old =~ /^(?:\}|&&|\|\||\?|:|\.|defer\b)/;
     my $condition = $isC ? "($switch)" : $switch;
     my $negation = $isC ? "(!$switch)" : "!$switch";
     return $new eq '' ? "if $negation { $old }" : "if $condition { $new } else { $old }";

@@ -342,6 +342,36 @@ import Testing
         }
     }
 
+    @Test func `a write timeout begins anew whenever the peer takes bytes`() throws {
+        final class Silent: ConnectionDelegate {
+            func connection(_ connection: Connection, handle event: Connection.Event) {}
+        }
+        try withSimulation { world in
+            var served: Connection?
+            let listener = try listen(.ipv4Any(port: 7000)) { _, connection in
+                served = connection
+                connection.open(delegate: Silent())
+            }
+            var options = ConnectionOptions()
+            options.writeBufferSize = 16_000_000
+            let client = Caller(Connection(to: .ipv4Loopback(port: 7000), options: options))
+            world.time.advance(by: .seconds(1))
+            client.connection.writeTimeout = .milliseconds(1500)
+            try client.connection.send([UInt8](repeating: 1, count: 8_000_000))
+            var count = 0
+            let timer = Timer.scheduled(every: .seconds(1)) { _ in
+                count += served?.receive(upTo: 1_000_000).count ?? 0
+            }
+            world.time.advance(by: .seconds(7))
+            #expect(client.error == nil && count > 500_000)
+            timer.invalidate()
+            world.time.advance(by: .seconds(3))
+            #expect(client.error == .timedOut)
+            served?.close()
+            listener.close()
+        }
+    }
+
     @Test func `a timeout passes in virtual time`() throws {
         try withSimulation { world in
             let listener = try listen(.ipv4Any(port: 7000)) { served, connection in

@@ -273,6 +273,30 @@ import Testing
         }
     }
 
+    @Test func `a delegate that is set after a wait for bytes gets all of them`() async throws {
+        try await home.loop.onActor {
+            let (pipe, recorder) = (try TestPipe("abc"), Recorder())
+            let input = pipe.makeInput()
+            #expect(try await input.waitForBytes())
+            recorder.readsEverything(by: 1)
+            serve(input, recorder, until: .hasBytesAvailable)
+            serve { recorder.bytes.count == 3 }
+            #expect(String(bytes: recorder.bytes) == "abc")
+            input.close()
+        }
+    }
+
+    @Test func `a stream in no loop, which a task has read, calls no delegate`() async throws {
+        let (pipe, recorder) = (try TestPipe("abc"), Recorder())
+        let input = pipe.makeInput()
+        #expect(try await input.read(exactly: 1) == Array("a".utf8))
+        input.delegate = recorder
+        pipe.put("def")
+        try streamsLoop().performSynchronously { _ = RunLoop.current.poll() }
+        #expect(recorder.events.isEmpty)
+        input.close()
+    }
+
     @Test func `a delegate that is set after the output was shut down gets no end`() async throws {
         try await home.loop.onActor {
             let (peer, other) = try SocketPeer.pair()
@@ -346,6 +370,8 @@ enum Message: CaseIterable, Sendable {
         }
     }
 }
+
+private func serve(until condition: () -> Bool) { RunLoop.current.serve(until: condition) }
 
 /// Runs the calling thread's loop until `recorder`, as the delegate of `stream`, has received `event`; else some passes.
 private func serve(_ stream: Stream, _ recorder: Recorder, until event: Stream.Event?) {

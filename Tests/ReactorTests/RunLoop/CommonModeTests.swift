@@ -17,6 +17,21 @@ import Testing
         }
     }
 
+    @Test func `an item that was removed from each common mode is in the next mode that becomes common`()
+        throws
+    {
+        try onAThread {
+            let (loop, trace) = (RunLoop.current, Trace())
+            let observer = RunLoop.Observer(for: .beforeTimers) { _, _ in trace("observer") }
+            loop.add(observer, forMode: .common)
+            for mode in [RunLoop.Mode.default, .tracking] { loop.remove(observer, forMode: mode) }
+            loop.addCommonMode(.custom)
+            loop.hold(.custom)
+            loop.run(in: .custom, until: .distantPast)
+            #expect(trace.all == ["observer"])
+        }
+    }
+
     @Test(arguments: [true, false])
     func `a source that joins the common modes while a mode becomes common is scheduled in that mode`(
         isOnLoopThread: Bool

@@ -7,6 +7,13 @@ import Testing
     private let loop = RunLoop.current
     private let trace = Trace()
 
+    @Test func `a block that counts as a source does so whatever blocks follow it`() {
+        loop.performAsSource { [trace] in trace("source") }
+        loop.perform { [trace] in trace("block") }
+        #expect(loop.run(in: .default, until: .distantPast, returnAfterSourceHandled: true) == .handledSource)
+        #expect(trace.all == ["source", "block"])
+    }
+
     // MARK: After a delay
 
     @Test func `a delayed block runs once, in the default mode, after its delay`() {

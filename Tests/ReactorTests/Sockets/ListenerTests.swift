@@ -230,6 +230,23 @@ import Testing
         #expect(isRefused(listener.localAddress))
     }
 
+    @Test func `draining ends although each connection brings another one`() throws {
+        var (calls, peers, options) = (0, [SocketPeer](), Listener.Options())
+        options.backlog = 1
+        let listener = try Listener(.ipv4Loopback(port: 0), options: options) { listener, connection in
+            calls += 1
+            connection.close()
+            if calls < 20, let peer = try? SocketPeer(connectedTo: listener.localAddress) {
+                peers.append(peer)
+            }
+        }
+        try loop.add(listener, forMode: .default)
+        peers.append(try SocketPeer(connectedTo: listener.localAddress))
+        listener.drain()
+        #expect(loop.run(in: .default) == .finished)
+        #expect(calls == 2 && !listener.isValid)
+    }
+
     @Test func `closing while draining ends the callbacks`() throws {
         var calls = 0
         let listener = try addListener { [loop] listener, _ in

@@ -102,6 +102,23 @@ import Testing
         }
     }
 
+    @Test func `a repeating timer that was due in a run nested in fire() fires after that`() {
+        withVirtualTime { time in
+            var count = 0
+            let timer = Timer.scheduled(every: .seconds(1)) { [loop] _ in
+                count += 1
+                guard count == 1 else { return }
+                time.block(for: .seconds(2))
+                loop.poll()
+                #expect(count == 1)
+            }
+            timer.fire()
+            time.advance(by: .seconds(2))
+            #expect(count >= 3)
+            timer.invalidate()
+        }
+    }
+
     @Test func `a one-shot is invalid after its callback, even if that set another date`() {
         var count = 0
         let timer = Timer.scheduled(after: .zero) { timer in
