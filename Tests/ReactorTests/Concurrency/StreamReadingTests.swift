@@ -286,17 +286,6 @@ import Testing
         }
     }
 
-    @Test func `a stream in no loop, which a task has read, calls no delegate`() async throws {
-        let (pipe, recorder) = (try TestPipe("abc"), Recorder())
-        let input = pipe.makeInput()
-        #expect(try await input.read(exactly: 1) == Array("a".utf8))
-        input.delegate = recorder
-        pipe.put("def")
-        try streamsLoop().performSynchronously { _ = RunLoop.current.poll() }
-        #expect(recorder.events.isEmpty)
-        input.close()
-    }
-
     @Test func `a delegate that is set after the output was shut down gets no end`() async throws {
         try await home.loop.onActor {
             let (peer, other) = try SocketPeer.pair()
