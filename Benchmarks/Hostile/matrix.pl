@@ -261,11 +261,11 @@ method, the workloads and the verdicts.
 $versions; Linux $kernel.
 
 Each cell is one run of a workload in which something is wrong: a system call returns one of its errors, once (the first,
-second, third or last time, or in between) or every time; the process may open only a few more descriptors; its writes move a few bytes
-each; or it is stopped and continued, once or all the time. **right**: the result is the same. **told**: the program got an error, or a library's message
-says why the program ended or waits. The others break a promise: **hang** (nothing happens, and nothing is said), **spin** (the
-same, on the processor), **crash** (it ends without a message), **loss** (a wrong result, and no error), **leak** (descriptors
-stay open).
+second, third or last time, or in between) or every time; the process may open only a few more descriptors; its writes move a
+few bytes each; or it is stopped and continued, once or all the time. **right**: the result is the same. **told**: the program
+got an error, or a library's message says why the program ended or waits. The others break a promise: **hang** (nothing happens,
+and nothing is said), **spin** (the same, on the processor), **crash** (it ends without a message), **loss** (a wrong result, and
+no error), **leak** (descriptors stay open).
 
 | workload | peer | cells | right | told | hang | spin | crash | loss | leak |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
