@@ -46,10 +46,10 @@ struct SeedChoice: Equatable {
 }
 
 /// SplitMix64: the same numbers for the same seed, on every machine.
-struct SeededGenerator: RandomNumberGenerator, Sendable {
+package struct SeededGenerator: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
-    init(seed: UInt64) { state = seed }
+    package init(seed: UInt64) { state = seed }
 
     /// A seed of two numbers.
     static func mix(_ first: UInt64, _ second: UInt64) -> UInt64 {
@@ -58,7 +58,7 @@ struct SeededGenerator: RandomNumberGenerator, Sendable {
         return generator.next()
     }
 
-    mutating func next() -> UInt64 {
+    package mutating func next() -> UInt64 {
         state &+= 0x9E37_79B9_7F4A_7C15
         var mixed = state
         mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9

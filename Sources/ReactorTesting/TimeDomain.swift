@@ -80,8 +80,19 @@ final class TimeDomain: TimeSource {
         return domain
     }
 
-    /// Waits until this has ended.
-    func untilEnd() async { await end.wait() }
+    /// Replaces the time of the thread that a task stays on, when another task that has done so has ended.
+    ///
+    /// - Parameter function: The name of the public function, for the message.
+    nonisolated(nonsending) static func enterFromTask(
+        _ function: String, seed: UInt64?, simulation: SimulationRun? = nil
+    ) async -> TimeDomain {
+        precondition(
+            !reactor_is_on_pool_thread(),
+            "\(function) needs a task that stays on a loop's thread: add the trait .runLoop, or isolate the test to a loop's actor."
+        )
+        while let other = ofAnotherTask { await other.end.wait() }
+        return enter(seed: seed, servesTask: true, simulation: simulation)
+    }
 
     /// Replaces the calling thread's time.
     ///

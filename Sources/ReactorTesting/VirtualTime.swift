@@ -1,4 +1,3 @@
-import CReactorLinux
 import Glibc
 public import Reactor
 
@@ -227,12 +226,7 @@ public func withVirtualTime<Result>(
 nonisolated(nonsending) public func withVirtualTime<Result>(
     seed: UInt64? = nil, _ body: nonisolated(nonsending) (VirtualTime) async throws -> Result
 ) async rethrows -> Result {
-    precondition(
-        !reactor_is_on_pool_thread(),
-        "withVirtualTime needs a task that stays on a loop's thread: add the trait .runLoop, or isolate the test to a loop's actor."
-    )
-    while let other = TimeDomain.ofAnotherTask { await other.untilEnd() }
-    let domain = TimeDomain.enter(seed: seed, servesTask: true)
+    let domain = await TimeDomain.enterFromTask("withVirtualTime", seed: seed)
     defer { domain.leave() }
     return try await body(VirtualTime(domain))
 }

@@ -6,18 +6,6 @@ import ReactorTesting
 import SystemPackage
 import Testing
 
-/// Sends what it receives, and ends when its peer does.
-private final class Echo: ConnectionDelegate {
-    func connection(_ connection: Connection, handle event: Connection.Event) {
-        switch event {
-        case .hasBytesAvailable, .hasSpaceAvailable:
-            try? connection.send(connection.receive(upTo: connection.writableCount))
-        case .endEncountered: try? connection.sendEnd()
-        default: break
-        }
-    }
-}
-
 @Suite(.runLoop) struct ConnectionTests {
     /// More than the kernel and a write buffer hold.
     private let bytes = pattern(3_000_000)

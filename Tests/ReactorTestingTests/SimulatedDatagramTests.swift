@@ -104,7 +104,7 @@ import Testing
             let client = try DatagramSocket(boundTo: .ipv4Any(port: 0)) { _, _, _ in
             } events: { _, _ in
             }
-            for number in 0..<100 { _ = try client.send("\(number)", to: host.addresses[0].withPort(9)) }
+            for number in 0..<100 { _ = try client.send("\(number)", to: host.addresses[0].with(port: 9)) }
             world.time.runUntilIdle()
             let kinds = Set(numbers)
             #expect((70..<100).contains(kinds.count) && numbers.count > kinds.count)

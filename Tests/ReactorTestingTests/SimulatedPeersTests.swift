@@ -23,12 +23,12 @@ private final class Peer: ConnectionDelegate {
     private var isReadingPaused = false
     private var isFinishing = false
     private var isInCallback = false
-    private var generator: ReactorTestSupport.SeededGenerator
+    private var generator: SeededGenerator
     private var timer: Timer?
 
     init(_ connection: Connection, seed: UInt64) {
         self.connection = connection
-        generator = ReactorTestSupport.SeededGenerator(seed: seed)
+        generator = SeededGenerator(seed: seed)
         connection.open(delegate: self)
         timer = Timer.scheduled(every: .milliseconds(random(5...100)), forMode: .common) { [unowned self] _ in
             act()

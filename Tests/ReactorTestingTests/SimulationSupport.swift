@@ -1,18 +1,8 @@
 import Glibc
 import Reactor
+import ReactorTestSupport
+import ReactorTesting
 import SystemPackage
-
-/// Sends back what it receives, and ends after the peer.
-final class EchoServer: ConnectionDelegate {
-    func connection(_ connection: Connection, handle event: Connection.Event) {
-        switch event {
-        case .hasBytesAvailable, .hasSpaceAvailable:
-            try? connection.send(connection.receive(upTo: connection.writableCount))
-        case .endEncountered: try? connection.sendEnd()
-        default: break
-        }
-    }
-}
 
 /// A client that sends a text, and records what it gets.
 final class Caller: ConnectionDelegate {
@@ -51,15 +41,11 @@ final class Caller: ConnectionDelegate {
 
 func listen(
     _ address: SocketAddress,
-    _ handler: @escaping (Listener, Connection) -> Void = { $1.open(delegate: EchoServer()) }
+    _ handler: @escaping (Listener, Connection) -> Void = { $1.open(delegate: Echo()) }
 ) throws -> Listener {
     let listener = try Listener(address, handler: handler, acceptErrors: { _, _ in })
     try RunLoop.current.add(listener, forMode: .common)
     return listener
-}
-
-extension SocketAddress {
-    func withPort(_ port: UInt16) -> SocketAddress { .ipv4(ipv4!, port: port) }
 }
 
 /// How many descriptors the process has open.

@@ -1,4 +1,5 @@
 import Reactor
+import ReactorTestSupport
 import ReactorTesting
 import SystemPackage
 import Testing
@@ -17,7 +18,7 @@ import Testing
             var peer: SocketAddress?
             let listener = try listen(.ipv4Any(port: 7000)) { _, connection in
                 peer = connection.peerAddress
-                connection.open(delegate: EchoServer())
+                connection.open(delegate: Echo())
             }
             let client = Caller(Connection(to: .ipv4Loopback(port: 7000)), sending: "hello")
             world.time.runUntilIdle()
@@ -169,7 +170,7 @@ import Testing
             let listener = try server.run {
                 try listen(.ipv4Any(port: 7000)) { _, connection in
                     acceptCount += 1
-                    connection.open(delegate: EchoServer())
+                    connection.open(delegate: Echo())
                 }
             }
             let clients = [world.localhost, other].map { host in
@@ -195,7 +196,7 @@ import Testing
             world.link.loss = 1
             let server = world.host("server")
             let start = world.time.now
-            let client = Caller(Connection(to: server.addresses[0].withPort(7000)))
+            let client = Caller(Connection(to: server.addresses[0].with(port: 7000)))
             world.time.runUntilIdle()
             #expect(client.error == .timedOut && start.duration(to: world.time.now) >= .seconds(75))
             let unknown = Caller(Connection(to: .ipv4(0x0102_0304, port: 7000)))
@@ -279,7 +280,7 @@ import Testing
         try withSimulation { world in
             let mode = RunLoop.Mode("dialog")
             let listener = try Listener(.ipv4Any(port: 7000)) {
-                $1.open(delegate: EchoServer(), forMode: mode)
+                $1.open(delegate: Echo(), forMode: mode)
             } acceptErrors: { _, _ in
             }
             try RunLoop.current.add(listener, forMode: mode)
@@ -376,7 +377,7 @@ import Testing
         try withSimulation { world in
             let listener = try listen(.ipv4Any(port: 7000)) { served, connection in
                 connection.idleTimeout = .seconds(300)
-                connection.open(delegate: EchoServer())
+                connection.open(delegate: Echo())
             }
             let start = world.time.now
             let client = Caller(Connection(to: .ipv4Loopback(port: 7000)), sending: "hello")

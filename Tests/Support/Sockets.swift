@@ -81,3 +81,17 @@ package enum SystemCall {
         }
     }
 }
+
+/// Sends back what it receives, and ends when its peer does.
+package final class Echo: ConnectionDelegate {
+    package init() {}
+
+    package func connection(_ connection: Connection, handle event: Connection.Event) {
+        switch event {
+        case .hasBytesAvailable, .hasSpaceAvailable:
+            try? connection.send(connection.receive(upTo: connection.writableCount))
+        case .endEncountered: try? connection.sendEnd()
+        default: break
+        }
+    }
+}

@@ -42,21 +42,6 @@ package struct Fate: Sendable {
     package var isFreed: Bool { witness == nil }
 }
 
-/// A seeded generator (SplitMix64), which makes failures reproducible.
-package struct SeededGenerator: RandomNumberGenerator {
-    private var state: UInt64
-
-    package init(seed: UInt64) { state = seed }
-
-    package mutating func next() -> UInt64 {
-        state &+= 0x9E37_79B9_7F4A_7C15
-        var word = state
-        word = (word ^ (word >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        word = (word ^ (word >> 27)) &* 0x94D0_49BB_1331_11EB
-        return word ^ (word >> 31)
-    }
-}
-
 extension ExitTest.Result? {
     /// The message of the trap that ended the process: the first line of its standard error.
     package var message: String {

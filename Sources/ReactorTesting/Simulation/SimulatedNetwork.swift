@@ -1,5 +1,5 @@
 import Glibc
-import Reactor
+package import Reactor
 import SystemPackage
 
 /// The hosts of a simulation and what connects them. Real Unix-domain sockets stand for those of the code under test.
@@ -274,7 +274,7 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
 }
 
 extension SocketAddress {
-    func with(port: UInt16) -> SocketAddress {
+    package func with(port: UInt16) -> SocketAddress {
         if let ipv4 { return .ipv4(ipv4, port: port) }
         return .ipv6(ipv6 ?? 0, port: port, scope: scope ?? 0)
     }

@@ -1,4 +1,3 @@
-import CReactorLinux
 import Reactor
 public import Testing
 
@@ -104,12 +103,7 @@ final class SimulationRun {
     nonisolated(nonsending) func callAsync<Result>(
         _ body: nonisolated(nonsending) (World) async throws -> Result
     ) async rethrows -> Result {
-        precondition(
-            !reactor_is_on_pool_thread(),
-            "withSimulation needs a task that stays on a loop's thread: add the trait .runLoop, or isolate the test to a loop's actor."
-        )
-        while let other = TimeDomain.ofAnotherTask { await other.untilEnd() }
-        let domain = TimeDomain.enter(seed: seed, servesTask: true, simulation: self)
+        let domain = await TimeDomain.enterFromTask("withSimulation", seed: seed, simulation: self)
         defer { leave(domain) }
         return try await body(World(domain.simulation!, VirtualTime(domain)))
     }

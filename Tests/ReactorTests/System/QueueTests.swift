@@ -1,6 +1,7 @@
 #if DEBUG
 
 import ReactorTestSupport
+import ReactorTesting
 import Testing
 
 @testable import Reactor
