@@ -45,11 +45,14 @@ struct SeedChoice: Equatable {
     }
 }
 
-/// SplitMix64: the same numbers for the same seed, on every machine.
-package struct SeededGenerator: RandomNumberGenerator, Sendable {
+/// Random numbers that are the same for the same seed, on every machine: for what a test itself decides by chance.
+///
+/// SplitMix64; not for secrets. The standard library has no generator that takes a seed.
+public struct SeededGenerator: RandomNumberGenerator, Sendable {
     private var state: UInt64
 
-    package init(seed: UInt64) { state = seed }
+    /// The numbers of `seed`, from the first.
+    public init(seed: UInt64) { state = seed }
 
     /// A seed of two numbers.
     static func mix(_ first: UInt64, _ second: UInt64) -> UInt64 {
@@ -58,7 +61,8 @@ package struct SeededGenerator: RandomNumberGenerator, Sendable {
         return generator.next()
     }
 
-    package mutating func next() -> UInt64 {
+    /// The next number: any of 2⁶⁴, each as likely as another.
+    public mutating func next() -> UInt64 {
         state &+= 0x9E37_79B9_7F4A_7C15
         var mixed = state
         mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
