@@ -1,18 +1,18 @@
-import Synchronization
+public import Synchronization
 
 /// Synchronization's mutex in a form that the thread sanitizer understands; the package uses it everywhere.
 ///
 /// When threads contend, the kernel hands the lock over (futex(2), `FUTEX_LOCK_PI`) inside a library that is not compiled for
 /// the sanitizer, which then reports ordered accesses as races. The store before unlocking and the load after locking show
 /// it the order. On x86 both are plain moves.
-package struct Mutex<Value: ~Copyable>: ~Copyable, Sendable {
-    private let mutex: Synchronization.Mutex<Value>
-    private let order = Atomic(false)
+@usableFromInline package struct Mutex<Value: ~Copyable>: ~Copyable, Sendable {
+    @usableFromInline let mutex: Synchronization.Mutex<Value>
+    @usableFromInline let order = Atomic(false)
 
-    package init(_ value: consuming sending Value) { mutex = Synchronization.Mutex(value) }
+    @inlinable package init(_ value: consuming sending Value) { mutex = Synchronization.Mutex(value) }
 
     /// Calls `body` with the value while no other thread can touch it.
-    package func withLock<Result: ~Copyable, Failure: Error>(
+    @inlinable package func withLock<Result: ~Copyable, Failure: Error>(
         _ body: (inout sending Value) throws(Failure) -> sending Result
     ) throws(Failure) -> sending Result {
         try mutex.withLock { (value: inout sending Value) throws(Failure) -> sending Result in
@@ -23,7 +23,7 @@ package struct Mutex<Value: ~Copyable>: ~Copyable, Sendable {
     }
 
     /// Calls `body` with the value, unless a thread holds the lock.
-    package func withLockIfAvailable<Result: ~Copyable, Failure: Error>(
+    @inlinable package func withLockIfAvailable<Result: ~Copyable, Failure: Error>(
         _ body: (inout sending Value) throws(Failure) -> sending Result
     ) throws(Failure) -> sending Result? {
         try mutex.withLockIfAvailable { (value: inout sending Value) throws(Failure) -> sending Result in
