@@ -167,7 +167,8 @@ final class SocketOutput: SocketHalf, BufferedOutput {
         }
         if connection.isOvertaken { throw .connectionAbort }
         credit.use(count, of: bytes.byteCount)
-        return Transfer(count: count, room: count == bytes.byteCount ? .assumed : .full)
+        let isFull = count < bytes.byteCount
+        return Transfer(count: count, room: isFull ? .full : credit.isLeft ? .found : .assumed)
     }
 
     func checkRoom() throws(Errno) -> Room {

@@ -154,6 +154,7 @@ struct Transfer {
 enum Room {
     /// The last write found enough. Checked before the delegate is called for it.
     case assumed
+    /// A check, or the last write, has found some for the next one too.
     case found
     /// None until the kernel reports it.
     case full
