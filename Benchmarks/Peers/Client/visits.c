@@ -56,23 +56,27 @@ static void make_visits(size_t count, int stay) {
     }
 }
 
+// A newcomer comes after a random number of the others' messages, at most two each. Right after a reply, it would come at the
+// same place in the server's round each time, and that place depends on how fast the server is beside the client.
 void arrive(size_t busy, size_t count) {
     struct samples none = {0}, samples = {.values = calloc(count, sizeof(int64_t)), .capacity = count};
     struct epoll_event events[256];
     struct visit newcomer = {0};
     int poller = start_exchange(busy, 1, message);
-    int64_t time = monotonic_ns();
-    begin(&newcomer, poller);
+    int64_t time = 0;
+    size_t left = busy; // messages before the next newcomer
     while (samples.count < count) {
         int ready = epoll_wait(poller, events, 256, -1);
         for (int i = 0; i < ready; i++) {
             if (events[i].data.ptr != &newcomer) {
                 turn(events[i].data.ptr, &none);
+                if (left == 0 || --left > 0) continue;
+                time = monotonic_ns();
+                begin(&newcomer, poller);
             } else if (is_answered(&newcomer)) {
                 samples.values[samples.count++] = monotonic_ns() - time;
                 hang_up(&newcomer.connection);
-                time = monotonic_ns();
-                begin(&newcomer, poller);
+                left = 1 + (size_t)rand() % (2 * busy);
             }
         }
     }

@@ -49,6 +49,39 @@ import Testing
         #expect(log.lines.value.prefix(2) == ["input 1", opensOutput ? "output 1" : "input 2"])
     }
 
+    @Test func `the bytes of a new connection keep their place among what the kernel reports`() throws {
+        let (fixture, log, pipe) = (try SocketFixture(.descriptor), Log(.loop), try TestPipe())
+        let source = DescriptorSource(pipe.readEnd, for: .readable) { source, _ in
+            log.add("pipe")
+            source.cancel()
+        }
+        try RunLoop.current.add(source, forMode: .default)
+        RunLoop.current.poll(passes: 1)
+        try fixture.peer.send([1])
+        for half in fixture.streams {
+            log.receive(half)
+            half.open()
+        }
+        pipe.put()
+        while log.lines.value.count < 5 { RunLoop.current.poll(passes: 1) }
+        fixture.closeBoth()
+        #expect(log.lines.value.filter { ["input 2", "pipe"].contains($0) } == ["input 2", "pipe"])
+    }
+
+    @Test func `a new connection without a delegate lets the loop sleep`() throws {
+        let (fixture, log) = (try SocketFixture(.descriptor), Log(.loop))
+        try fixture.peer.send([1])
+        for half in fixture.streams {
+            half.schedule(in: .current, forMode: .default)
+            half.open()
+        }
+        #expect(RunLoop.current.passesInAWhile() < 10)
+        for half in fixture.streams { half.delegate = log }
+        log.wait(for: 4)
+        fixture.closeBoth()
+        #expect(log.lines.value.count == 4 && log.lines.value.last { $0.hasPrefix("input") } == "input 2")
+    }
+
     enum Other: CaseIterable {
         case onQueue, onOtherLoop, onIdleLoop, polled, inTask, withoutDelegate, closed, released
     }
@@ -105,7 +138,10 @@ private final class Log: StreamDelegate, Sendable {
     }
 
     func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
-        let line = "\(aStream is InputStream ? "input" : "output") \(eventCode.rawValue)"
+        add("\(aStream is InputStream ? "input" : "output") \(eventCode.rawValue)")
+    }
+
+    func add(_ line: String) {
         lines.update { $0.append(line) }
         onLine(line)
     }

@@ -110,7 +110,8 @@ protocol StreamBackend: AnyObject, Sendable {
 
 /// What reports that bytes can be moved.
 enum ReadinessSource {
-    /// Nothing, until both halves are announced.
+    /// Nothing, until both halves are announced. An input on a loop is watched, so that its bytes keep their place among what
+    /// the kernel reports.
     case unannounced
     /// The backend, when the engine asks, and by notifying the engine.
     case backend

@@ -31,6 +31,9 @@ extension StreamMachine {
         guard isOpen else { return .none }
         switch report {
         case .none: return .none
+        case .made where readinessSource == .unannounced:
+            // The opening comes first: now, in a callback that waits for this one, or once there is a delegate.
+            return isCallingDelegate || delegateState == .missing ? disarm() : .none
         case .made(let poll):
             // Room is checked before it is delivered. The kernel doesn't report the room of a write buffer.
             if readinessSource == .kernelWhenFull {
@@ -44,7 +47,10 @@ extension StreamMachine {
         let isKnown = delegateState == .missing && pendingBits & transferBits != 0
         let isNews = delivery == .idle && !isUnacknowledged && !isKnown
         insertTransfer()
-        if isNews { return .none }
+        return isNews ? .none : disarm()
+    }
+
+    private mutating func disarm() -> Action {
         loopSchedule?.disarm()
         return .disarm
     }

@@ -132,8 +132,9 @@ extension StreamMachine {
     func needsWatch(isDisarmed: Bool) -> Bool {
         guard isOpen else { return false }
         switch readinessSource {
-        case .backend, .unannounced: return false
-        case .kernel, .kernelThroughBackend: return !isDisarmed || isAcknowledged
+        case .backend: return false
+        case .unannounced where isOnQueue || interest == .writable: return false
+        case .kernel, .kernelThroughBackend, .unannounced: return !isDisarmed || isAcknowledged
         case .kernelWhenFull: return room == .full
         }
     }
