@@ -72,26 +72,37 @@ final class GracefulClose: EventSource {
     ///   - socket: A descriptor that nothing else uses.
     ///   - engine: The engine whose stream fails if bytes are lost.
     static func begin(_ socket: SharedDescriptor, within limits: WriteBuffer.Limits?, engine: StreamEngine?) {
-        if endOutput(of: socket) { return start(socket, readsInput: true, limits, engine) }
-        // A peer that has reset the connection acknowledges nothing more.
-        if socket.hasLostBytes { engine?.noteLostBytes(.connectionReset) }
+        switch endOutput(of: socket) {
+        case .awaited: return start(socket, readsInput: true, limits, engine)
+        case .lost: engine?.noteLostBytes(.connectionReset)
+        case .done: break
+        }
         socket.close()
     }
 
-    /// Ends the output, and drops the input that has arrived. Returns whether there is something to wait for.
-    private static func endOutput(of socket: SharedDescriptor) -> Bool {
+    /// What is left of a connection when its output has ended.
+    private enum Rest {
+        case done
+        /// Acknowledgements, or the peer's end.
+        case awaited
+        /// Bytes that a peer which has reset the connection will never acknowledge.
+        case lost
+    }
+
+    /// Ends the output, and drops the input that has arrived.
+    private static func endOutput(of socket: SharedDescriptor) -> Rest {
         // A Unix-domain peer has everything that was sent. Only unread input would reset its connection.
         let isTCP = socket.isTCP
         try? socket.shutDown(isTCP ? SHUT_WR : SHUT_RDWR)
         guard isTCP else {
             _ = socket.discardInput()
-            return false
+            return .done
         }
-        switch socket.discardInput() {
-        case .open: return true
-        case .atEnd: return socket.unacknowledgedByteCount > 0 && !socket.isDisconnected
-        case .failed: return false
-        }
+        let input = socket.discardInput()
+        if case .open = input { return .awaited }
+        guard socket.unacknowledgedByteCount > 0 else { return .done }
+        if socket.isDisconnected { return .lost }
+        return if case .atEnd = input { .awaited } else { .done }
     }
 
     /// Delays process exit until the peer has acknowledged the bytes that were sent before shutdown(2).

@@ -97,11 +97,7 @@ extension SharedDescriptor {
     /// Whether the kernel may reset the connection: it may reset all but Unix-domain ones.
     var isTCP: Bool { option(SO_DOMAIN).map { $0 != AF_UNIX } ?? false }
 
-    /// Whether there are sent bytes that the peer will never acknowledge, because the connection was reset; also if another
-    /// call has taken the error.
-    var hasLostBytes: Bool { isDisconnected && unacknowledgedByteCount > 0 }
-
-    /// Whether the connection is over in both directions.
+    /// Whether the connection is over in both directions; also if another call has taken the error of a reset.
     var isDisconnected: Bool {
         let state = try? use { (number) throws(Errno) in
             // The state of the connection is the first byte of the answer.

@@ -70,7 +70,7 @@ extension SocketConnection {
     }
 
     private func noteClosing(by descriptor: SharedDescriptor?) {
-        state.withLock { $0.details.closing = descriptor }
+        state.withLock { $0.makeDetails().closing = descriptor }
     }
 
     /// Resets the connection: drops what was not sent, also by what closes the socket in the background.
@@ -79,7 +79,7 @@ extension SocketConnection {
     func reset() -> Bool {
         if reset(shared) { return true }
         fail(.connectionAbort, on: nil)
-        return details?.closing.map { reset($0) } ?? false
+        return state.withLock { $0.details?.closing }.map { reset($0) } ?? false
     }
 
     private func reset(_ socket: SharedDescriptor) -> Bool {
@@ -111,15 +111,15 @@ extension SocketConnection.State {
         if half == .input {
             engines.input = nil
         } else if let buffer = bufferSlot.close() {
-            details.closedBuffer = buffer
+            makeDetails().closedBuffer = buffer
             closing.buffer = buffer
         }
-        if case .custom(let details) = detailsBox { closing.wait = details.waits[half] }
+        closing.wait = details?.waits[half]
         guard isClosed else { return closing }
         if case .waiting = connecting { connecting = .failed(Errno.canceled) }
         closing.hasEnded = true
         closing.output = engines.output.take()
-        if case .custom = detailsBox {
+        if let details {
             closing.opening = details.opening.take()
             closing.closeTimeout = details.options.closeTimeout
             closing.buffer = details.closedBuffer.take() ?? bufferSlot.close()

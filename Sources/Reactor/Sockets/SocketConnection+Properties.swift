@@ -3,13 +3,9 @@ import Glibc
 import SystemPackage
 
 /// What most connections do not have, or have only for a while.
-struct SocketDetails {
-    /// Takes one word, and no further memory while everything has its default.
-    indirect enum Box {
-        case defaults
-        case custom(SocketDetails)
-    }
-
+///
+/// `@unchecked Sendable`: only the connection's state refers to it, which the connection's lock guards.
+final class SocketDetails: @unchecked Sendable {
     var options = ConnectionOptions.pair
     var serviceType: SocketServiceType?
     var requirements = SocketRequirements()
@@ -70,14 +66,9 @@ extension SocketConnection {
     /// Why neither half opens or moves another byte.
     var refusal: (any Error)? { state.withLock { $0.refusal } }
 
-    /// What the connection has beyond the defaults.
-    var details: SocketDetails? {
-        state.withLock { if case .custom(let details) = $0.detailsBox { details } else { nil } }
-    }
-
     /// Whether an open half is required to move no bytes. That sets the fault too, which is checked first,
     /// without the lock.
-    var isRefused: Bool { failure != nil && details?.requirements.refusal != nil }
+    var isRefused: Bool { failure != nil && state.withLock { $0.details?.requirements.refusal } != nil }
 
     /// Changes the requirements. Before the connection is opened they are only recorded. After that it is
     /// protected from the next byte on if they ask for it, and fails if it cannot meet them.
@@ -89,16 +80,16 @@ extension SocketConnection {
         let engines = state.withLock { $0.isReady ? $0.engines : Halves(nil) }
         let isTooLate = engines.input?.hasReadAhead ?? false || engines.output?.status == .atEnd
         let result = state.withLock { state -> RequirementChange in
-            var requirements = state.details.requirements
+            var requirements = state.requirements
             guard channel == nil, !state.hasOpened || state.refusal == nil, change(&requirements) else {
                 return .refused
             }
             if case .success = requirements.security, isTooLate || !state.canBeProtected { return .refused }
-            state.details.requirements = requirements
+            state.makeDetails().requirements = requirements
             guard state.hasOpened else { return .recorded }
             if state.refusal != nil { return .unmet }
             guard state.security != nil else { return .recorded }
-            state.details.isUpgrade = state.isReady
+            state.makeDetails().isUpgrade = state.isReady
             makeChannel(&state)
             return .protecting
         }
@@ -142,6 +133,9 @@ extension SocketConnection {
         }
     }
 
+    /// The proxy that was set, if it can be used.
+    var proxy: StreamProxy? { state.withLock { $0.details?.requirements.proxy } }
+
     /// What a proxy connects to; nil for an existing socket and a Unix-domain address.
     var proxyTarget: ProxyNegotiation.Target? {
         switch origin {
@@ -170,7 +164,7 @@ extension SocketConnection {
 
     /// The peer's address; nil before it is known.
     var peerAddress: SocketAddress? {
-        if let known = state.withLock({ $0.details.peer }) ?? origin.address { return known }
+        if let known = state.withLock({ $0.details?.peer }) ?? origin.address { return known }
         return try? shared.use { (number) throws(Errno) in
             try SocketAddress.peer(of: FileDescriptor(rawValue: number))
         }
@@ -193,10 +187,10 @@ extension SocketConnection {
         case .socketRemotePortNumberKey:
             if case .host(_, let port) = origin { return Int(port) }
             return peerAddress?.port.map { Int($0) }
-        case .securityLevel: return state.withLock { $0.details.requirements.securityLevel }
+        case .securityLevel: return state.withLock { $0.requirements.securityLevel }
         case .writeBufferSizeKey: return bufferSlot.limit
-        case .socksProxy: return details?.requirements.proxy?.cocoaDictionary
-        case .serviceType: return details?.serviceType?.name
+        case .socksProxy: return proxy?.cocoaDictionary
+        case .serviceType: return state.withLock { $0.details?.serviceType }?.name
         default: return channel?.property(key)
         }
     }
@@ -224,7 +218,7 @@ extension SocketConnection {
 
     private func setServiceType(_ type: SocketServiceType?) -> Bool {
         guard let type else { return false }
-        state.withLock { $0.details.serviceType = type }
+        state.withLock { $0.makeDetails().serviceType = type }
         try? shared.use { (number) throws(Errno) in type.apply(to: FileDescriptor(rawValue: number)) }
         return true
     }
@@ -264,11 +258,10 @@ extension SocketConnection.Origin {
 }
 
 extension SocketConnection.State {
+    fileprivate var requirements: SocketRequirements { details?.requirements ?? SocketRequirements() }
+
     /// What protects the connection, if the requirements ask for it.
-    var security: (any SocketSecurity)? {
-        guard case .custom(let details) = detailsBox else { return nil }
-        return try? details.requirements.security?.get()
-    }
+    var security: (any SocketSecurity)? { try? details?.requirements.security?.get() }
 
     /// Whether the connection is still to move bytes.
     fileprivate var canBeProtected: Bool {
@@ -280,9 +273,6 @@ extension SocketConnection.State {
 
     /// How long the rest of the bytes may take once the output is closed.
     var limits: WriteBuffer.Limits {
-        guard case .custom(let details) = detailsBox, let timeout = details.options.writeTimeout else {
-            return WriteBuffer.Limits()
-        }
-        return WriteBuffer.Limits(stallTimeout: timeout)
+        (details?.options.writeTimeout).map { WriteBuffer.Limits(stallTimeout: $0) } ?? WriteBuffer.Limits()
     }
 }

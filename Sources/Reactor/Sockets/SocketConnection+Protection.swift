@@ -3,13 +3,13 @@ import SystemPackage
 extension SocketConnection {
     /// What the secure session sends to and receives from.
     var wire: SocketWire {
-        SocketWire(connection: self, buffer: bufferSlot.buffer ?? details?.closedBuffer)
+        SocketWire(connection: self, buffer: bufferSlot.buffer ?? state.withLock { $0.details?.closedBuffer })
     }
 
     /// Protects a connection that is open, from the next byte on. Bytes that were written before are sent
     /// before the handshake.
     func beginProtecting() {
-        let (input, isConnected) = state.withLock { ($0.engines.input, $0.details.isUpgrade) }
+        let (input, isConnected) = state.withLock { ($0.engines.input, $0.details?.isUpgrade == true) }
         let unused = input?.takePutBackBytes() ?? []
         notifyBoth { $0.machine.changeReadinessSource($0.readinessSource) }
         guard isConnected, let channel else { return }
@@ -25,9 +25,10 @@ extension SocketConnection {
 
     /// Makes what the connection waits for next.
     func makeOpening(_ state: inout State) -> SocketOpening {
+        let details = state.makeDetails()
         let opening = SocketOpening(
-            of: self, isUpgrade: state.details.isUpgrade, timeout: state.details.options.connectTimeout)
-        state.details.opening = opening
+            of: self, isUpgrade: details.isUpgrade, timeout: details.options.connectTimeout)
+        details.opening = opening
         return opening
     }
 
@@ -41,8 +42,9 @@ extension SocketConnection {
                 return false
             }
             shared.adopt(number)
-            state.details.serviceType?.apply(to: FileDescriptor(rawValue: number))
-            state.details.peer = connected.peer
+            let details = state.makeDetails()
+            details.serviceType?.apply(to: FileDescriptor(rawValue: number))
+            details.peer = connected.peer
             return true
         }
     }
@@ -51,7 +53,7 @@ extension SocketConnection {
     func prepareHandshake() -> Bool {
         state.withLock { state in
             guard !state.hasEnded, let engine = state.engines.output ?? state.engines.input else {
-                state.details.opening = nil
+                state.details?.opening = nil
                 return false
             }
             bufferSlot.requireBuffer(for: engine) { bufferClient }
@@ -67,7 +69,7 @@ extension SocketConnection {
     func finishOpening(_ error: (any Error)?) -> Bool {
         let (isLast, isWanted) = state.withLock { state in
             if error == nil, channel?.isEstablished == false { return (false, false) }
-            state.details.opening = nil
+            state.details?.opening = nil
             guard !state.hasEnded, state.failure == nil else { return (true, false) }
             state.connecting = error.map { .failed($0) } ?? .ready
             return (true, true)
@@ -128,7 +130,8 @@ extension SocketConnection {
     private func errno(for error: any Error) -> Errno {
         if let errno = error as? Errno { return errno }
         state.withLock { state in
-            if state.details.failure == nil { state.details.failure = error }
+            let details = state.makeDetails()
+            if details.failure == nil { details.failure = error }
         }
         return .protocolError
     }

@@ -34,7 +34,8 @@ final class SocketConnection: Sendable {
     }
 
     struct State {
-        var detailsBox = SocketDetails.Box.defaults
+        /// What few connections have; nil while all of it has its default.
+        private(set) var details: SocketDetails?
         var connecting = Availability.waiting
         var hasOpened = false
         var announcement = Announcement.awaited
@@ -56,15 +57,15 @@ final class SocketConnection: Sendable {
 
         /// Why neither half opens or moves another byte.
         var refusal: (any Error)? {
-            guard case .custom(let details) = detailsBox else { return nil }
-            return details.requirements.refusal ?? details.failure
+            details.flatMap { $0.requirements.refusal ?? $0.failure }
         }
 
-        var hasDetails: Bool { if case .custom = detailsBox { true } else { false } }
-
-        var details: SocketDetails {
-            get { if case .custom(let details) = detailsBox { details } else { SocketDetails() } }
-            set { detailsBox = .custom(newValue) }
+        /// The details, to change them.
+        mutating func makeDetails() -> SocketDetails {
+            if let details { return details }
+            let made = SocketDetails()
+            details = made
+            return made
         }
     }
 
@@ -126,7 +127,7 @@ final class SocketConnection: Sendable {
         // Only the first half waits for a pass.
         if isPair { engine.hold(awaitsPass: state.withLock { !$0.hasOpened }) }
         let (opening, isAnnounced) = state.withLock { state -> (SocketOpening?, Bool) in
-            if state.hasOpened { state.passCompleted() } else if state.hasDetails { makeChannel(&state) }
+            if state.hasOpened { state.passCompleted() } else { makeChannel(&state) }
             state.hasOpened = true
             // A half that another thread has closed already would never release the engine.
             if !state.closed[half] {
@@ -134,7 +135,7 @@ final class SocketConnection: Sendable {
                 if half == .output { bufferSlot.open(for: engine) { bufferClient } }
             }
             let isAnnounced = state.announcement == .made
-            guard case .waiting = state.progress, state.details.opening == nil else {
+            guard case .waiting = state.progress, state.details?.opening == nil else {
                 return (nil, isAnnounced)
             }
             return (makeOpening(&state), isAnnounced)
@@ -245,7 +246,7 @@ final class SocketConnection: Sendable {
     ///
     /// - Parameter operation: What has failed; nil for what each half does.
     func fail(_ error: Errno, on half: Half?, during operation: IOError.Operation? = nil) {
-        let details = state.withLock { state -> SocketDetails? in
+        let ended = state.withLock { state -> (opening: SocketOpening?, waits: Halves<DescriptorWait?>)? in
             guard state.failure == nil else {
                 // A write may find the broken pipe before a read finds out why.
                 if state.failure?.error == .brokenPipe, error == .connectionReset {
@@ -257,14 +258,12 @@ final class SocketConnection: Sendable {
             unreadCount.store(shared.unreadByteCount, ordering: .relaxed)
             hasFailure.store(true, ordering: .releasing)
             if case .waiting = state.connecting { state.connecting = .failed(error) }
-            let details = state.details
-            if details.opening != nil { state.details.opening = nil }
-            return details
+            return (state.details?.opening.take(), state.details?.waits ?? Halves(nil))
         }
-        guard let details else { return }
-        details.opening?.cancel()
-        details.waits.input?.end()
-        details.waits.output?.end()
+        guard let ended else { return }
+        ended.opening?.cancel()
+        ended.waits.input?.end()
+        ended.waits.output?.end()
         bufferSlot.buffer?.abandon(error)
         if let half { notify(half.other) } else { notifyBoth() }
         wakeWaiters()
@@ -327,6 +326,7 @@ final class SocketConnection: Sendable {
 
 extension SocketConnection.State {
     fileprivate mutating func wait(of half: SocketConnection.Half) -> DescriptorWait {
+        let details = makeDetails()
         if let known = details.waits[half] { return known }
         let wait = DescriptorWait()
         details.waits[half] = wait

@@ -67,18 +67,18 @@ extension SocketConnection {
         timeouts.isAwaited.store(true, ordering: .sequentiallyConsistent)
     }
 
-    var options: ConnectionOptions { state.withLock { $0.details.options } }
+    var options: ConnectionOptions { state.withLock { $0.details?.options } ?? .pair }
 
     /// Changes the timeouts, also of an open connection, and begins them anew.
     func changeTimeouts(_ change: (inout ConnectionOptions) -> Void) {
-        state.withLock { change(&$0.details.options) }
+        state.withLock { change(&$0.makeDetails().options) }
         startTimeouts()
         if let timeouts, isBlocked { timeouts.stall.restart() }
     }
 
     /// Starts the timeouts, or restarts them after a change, once the connection is established.
     func startTimeouts() {
-        guard timeouts != nil || state.withLock({ $0.hasDetails && $0.optionsInUse?.hasTimeout == true }),
+        guard timeouts != nil || state.withLock({ $0.optionsInUse?.hasTimeout == true }),
             let loop = try? ResidentThread.streams.runLoop()
         else { return }
         let isAwaited = isTaskWaiting ?? false
@@ -138,7 +138,7 @@ extension SocketConnection {
 extension SocketConnection.State {
     /// The options of a connection that is established; nil if all are the defaults.
     fileprivate var optionsInUse: ConnectionOptions? {
-        guard case .custom(let details) = detailsBox, case .ready = progress, !isClosed else { return nil }
+        guard let details, case .ready = progress, !isClosed else { return nil }
         return details.options
     }
 }

@@ -87,7 +87,7 @@ private final class OpeningSteps: EventSource {
         guard let opening else { return }
         let (connection, isUpgrade) = (opening.connection, opening.isUpgrade)
         // A connection that was usable is the proxy's tunnel already.
-        proxy = isUpgrade ? nil : connection.details?.requirements.proxy
+        proxy = isUpgrade ? nil : connection.proxy
         guard connection.needsSocket else {
             guard isUpgrade, let buffer = connection.bufferSlot.buffer else { return beginHandshake() }
             // What was written before the connection was protected is sent first.
