@@ -67,7 +67,7 @@ extension SendQueue.Sender {
                 count += sent
                 let (passesTurn, flushes) = state.withLock { $0.advance(by: sent) }
                 if passesTurn { connection?.turns.pass() }
-                whenFlushed(flushes)
+                for flush in flushes { engine.backend.whenFlushed(flush.callback) }
                 if position + sent < bytes.count, !findRoom() { break }
             } catch {
                 fail(error)
@@ -118,18 +118,6 @@ extension SendQueue.Sender {
                 if state.withLock({ $0.endWait() }) { drain() }
             })
         return state.withLock { $0.isRoomFound() }
-    }
-
-    /// Gives the room that there is by now to the tasks that wait for it, and has the flushes wait for the kernel whose
-    /// messages have been sent.
-    func admit() {
-        let (isFirst, flushes) = state.withLock { ($0.admit(), $0.takeFlushed()) }
-        whenFlushed(flushes)
-        if isFirst { drain() }
-    }
-
-    private func whenFlushed(_ flushes: [SendQueue.Flush]) {
-        for flush in flushes { engine.backend.whenFlushed(flush.callback) }
     }
 
     private func fail(_ error: any Error) {

@@ -66,8 +66,7 @@ extension SendQueue {
         private var batch: [UInt8] = []
         private var position = 0
         private var batchCount = 0
-        /// The number of the batch's first message, and what its messages take of the limit.
-        private var batchNumber = 0
+        /// What the batch's messages take of the limit.
         private var batchCost = 0
         /// The numbers of messages with keys.
         private var numbers: [Message.Key: Int] = [:]
@@ -161,7 +160,6 @@ extension SendQueue.State {
     }
 
     private mutating func takeBatch() -> Bool {
-        batchNumber = firstNumber
         guard let first = takeFirst() else { return false }
         (batch, position, batchCount, batchCost) = (first.bytes, 0, 1, first.cost)
         while let next = messages.front, batch.count + next.bytes.count <= Self.batchSize {
@@ -181,7 +179,7 @@ extension SendQueue.State {
         cost -= batchCost
         (batch, position, batchCount, batchCost) = ([], 0, 0, 0)
         defer { hasTurn = false }
-        _ = admit()
+        admit()
         return (hasTurn, takeFlushed())
     }
 
@@ -236,15 +234,13 @@ extension SendQueue.State {
         return put
     }
 
-    /// Puts the messages for which there is room by now, in order. Returns whether the caller has to send.
-    mutating func admit() -> Bool {
-        var isFirst = false
+    /// Puts the messages for which there is room by now, in order. While a task waits for room, others are being sent.
+    mutating func admit() {
         while let writer = writers.front, writer.wait.hasEnded || cost + writer.message.cost <= limit {
             _ = writers.popFirst()
             // A task that has given up sends nothing.
-            if writer.wait.end(), append(writer.message) == .sends { isFirst = true }
+            if writer.wait.end() { _ = append(writer.message) }
         }
-        return isFirst
     }
 
     /// Forgets the tasks that have given up.
@@ -263,10 +259,9 @@ extension SendQueue.State {
         return false
     }
 
-    /// The flushes whose messages have been sent by now.
-    mutating func takeFlushed() -> [SendQueue.Flush] {
-        let number = batchCount == 0 ? firstNumber : batchNumber
-        let count = flushes.prefix { $0.number <= number }.count
+    /// The flushes whose messages have been sent by now: called between two batches.
+    private mutating func takeFlushed() -> [SendQueue.Flush] {
+        let count = flushes.prefix { $0.number <= firstNumber }.count
         defer { flushes.removeFirst(count) }
         return Array(flushes.prefix(count))
     }

@@ -217,7 +217,7 @@ extension SendQueue {
         if let failure { throw failure }
         switch put {
         case .sends: try sender.drainThenCheck()
-        case .replaces: sender.admit()
+        case .replaces: sender.state.withLock { $0.admit() }
         case .waits: break
         case .comesTooLate: throw engine.failure(.brokenPipe)
         case .hasNoRoom: throw engine.failure(.noBufferSpace)
@@ -249,8 +249,10 @@ extension SendQueue {
             try await wait(timeout.deadline(on: place.loop), place)
         } catch {
             // The next in line may fit in the room that this one did not have.
-            sender.state.withLock { $0.removeEnded() }
-            sender.admit()
+            sender.state.withLock { state in
+                state.removeEnded()
+                state.admit()
+            }
             if let failure = sender.failure { throw failure }
             throw error == .canceled ? CancellationError() : engine.failure(.endOfWait(error))
         }

@@ -26,6 +26,19 @@ import Testing
         #expect(try await received > long.count)
     }
 
+    @Test func `a flush waits for all messages before it`() async throws {
+        let sink = try await Sink(.connection, limit: 20_000_000)
+        let (queue, peer, long) = (sink.queue, try #require(sink.peer), record(1, 800_000))
+        for _ in 0..<2 { try queue.send(long) }
+        let flush = Task.immediate {
+            try await queue.flush()
+            return queue.waitingByteCount
+        }
+        async let received = onItsOwnThread { peer.receive(2 * long.count).count }
+        #expect(try await flush.value == 0)
+        #expect(try await received == 2 * long.count)
+    }
+
     @Test(arguments: Sink.Kind.allCases)
     func `finishing ends the output after the last message, and refuses further ones`(
         kind: Sink.Kind

@@ -196,6 +196,18 @@ func numbers(_ bytes: [UInt8]) -> [Int]? {
         try await other.value
     }
 
+    @Test func `a message that is sent during a write of the connection comes after it`() async throws {
+        let sink = try await Sink(.connection)
+        let (connection, long) = (try #require(sink.connection), record(2, 150_000))
+        try sink.queue.send(record(1))
+        #expect(try await numbers(sink.receive(record(1).count)) == [1])
+        let write = Task.immediate { try await connection.write(long) }
+        try sink.queue.send(record(3))
+        let bytes = try await sink.receive(long.count + record(3).count)
+        #expect(numbers(bytes) == [2, 3])
+        try await write.value
+    }
+
     @Test func `what waits when the connection is closed is dropped, and calls throw its error`() async throws
     {
         let sink = try await Sink(.connection)
