@@ -139,9 +139,9 @@ extension HandoffFlow {
         callWorker(&effects)
     }
 
-    /// Makes the reader busy. Returns false if it is already, or has no more to read.
+    /// Makes the reader busy. Returns false if it is already.
     mutating func beginReading() -> Bool {
-        guard isReaderIdle, full.isOpen else { return false }
+        guard isReaderIdle else { return false }
         isReaderIdle = false
         return true
     }
@@ -282,7 +282,7 @@ extension HandoffFlow {
     }
 
     mutating func callWorker(_ effects: inout Effects) {
-        guard worker == .idle, !isSuspended else { return }
+        guard worker == .idle else { return }
         worker = .called
         effects.callsWorker = true
     }
