@@ -33,8 +33,7 @@ final class TLSTransport: SecureSession {
         (self.context, verifier, peerName) = (context, security.verifier, name)
         self.peer = peer
         let isClient = context.settings.role == .client
-        let isKept = isClient && resumes && context.settings.resumesSessions
-        sessionKey = isKept ? Array("\(peer) \(name ?? "")".utf8) : nil
+        sessionKey = isClient && resumes ? Array("\(peer) \(name ?? "")".utf8) : nil
         connection = try OpenSSLConnection(context.object)
         // It calls nothing after a call of it has returned.
         connection.setTransport(self)
