@@ -225,7 +225,6 @@ private final class ConnectionDelivery: StreamDelegate {
     private func handle(_ event: Stream.Event, ofInput isInput: Bool) {
         switch event {
         case .openCompleted, .endEncountered: if isInput { handleInput(event) }
-        case .errorOccurred where isInput || peerHasEnded: fail()
         case .errorOccurred: failAfterInput()
         default: deliver(event)
         }
@@ -237,7 +236,7 @@ private final class ConnectionDelivery: StreamDelegate {
         if peerHasEnded, !isClosed, connection.halves.output.streamStatus == .atEnd { connection.close() }
     }
 
-    /// Sending has failed: delivers the bytes that arrived before that, as long as the delegate takes them.
+    /// If only sending has failed, delivers the bytes that arrived before that, as long as the delegate takes them.
     private func failAfterInput() {
         while !isClosed, connection.halves.input.hasBytesAvailable {
             connection.hasReceived.store(false, ordering: .relaxed)
