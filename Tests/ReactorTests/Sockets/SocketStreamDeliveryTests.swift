@@ -163,6 +163,20 @@ import Testing
         #expect(throws: error) { try fixture.output.flushAndWait() }
     }
 
+    @Test func `a flush after the end of the output waits for the bytes before that`() throws {
+        let fixture = try SocketFixture(.descriptor, isNarrow: true)
+        fixture.output.writeBufferSize = 65_536
+        fixture.output.start(nil)
+        let (peer, sent) = (try fixture.peer, fixture.fill())
+        try fixture.output.shutDown()
+        expectErrno(.timedOut) { try fixture.output.flushAndWait(until: .after(milliseconds: 1)) }
+        let reader = try Background { peer.receiveToEnd(by: 1000)?.count }
+        try fixture.output.flushAndWait()
+        #expect(reader.value == sent)
+        fixture.closeBoth()
+        expectErrno(.badFileDescriptor) { try fixture.output.flushAndWait() }
+    }
+
     // MARK: Processes of their own
 
     @Test(arguments: ExitingWriter.Ending.allCases, [0, 100_000])
