@@ -36,6 +36,19 @@ import Testing
         #expect(!input.getBuffer(&bytes, length: &count))
     }
 
+    @Test func `getBuffer provides the bytes that a task has put back, too`() async throws {
+        let input = InputStream(data: Array("one\ntwo\nthree".utf8))
+        #expect(try await input.read(until: [10]) == Array("one".utf8))
+        for try await line in input.lines {
+            #expect(line == "two")
+            break
+        }
+        var (bytes, count): (UnsafeMutablePointer<UInt8>?, Int) = (nil, 0)
+        #expect(synchronously { input.getBuffer(&bytes, length: &count) })
+        #expect(Array(UnsafeBufferPointer(start: try #require(bytes), count: count)) == Array("three".utf8))
+        #expect(input.streamStatus == .atEnd)
+    }
+
     @Test(arguments: [StreamKind.file, .pipe, .boundInput])
     func `getBuffer fails for bytes that are not in memory, and reads none`(kind: StreamKind) throws {
         let fixture = try Fixture(kind)

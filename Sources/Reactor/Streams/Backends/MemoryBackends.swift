@@ -32,6 +32,16 @@ final class MemoryInput: InputBackend {
         return Transfer(count: count, isAtEnd: range.upperBound == byteCount)
     }
 
+    /// The bytes are in the memory, unless a framer has left some of a line out.
+    func putBack(_ bytes: [UInt8]) -> Bool {
+        readCount.withLock { readCount in
+            let start = readCount - bytes.count
+            guard start >= 0, unsafe memory[start..<readCount].elementsEqual(bytes) else { return false }
+            readCount = start
+            return true
+        }
+    }
+
     func takeBuffer() -> UnsafeRawBufferPointer? {
         unsafe UnsafeRawBufferPointer(rebasing: memory[take(limit: byteCount)])
     }

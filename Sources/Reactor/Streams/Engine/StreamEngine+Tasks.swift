@@ -120,8 +120,8 @@ extension StreamEngine.State {
 
     fileprivate mutating func takeBack(_ bytes: [UInt8]) -> StreamMachine.Action {
         guard let ending = machine.reopen() else { return .none }
-        // A file finds its end again.
-        if !backend.putBack(bytes) {
+        // A file finds its end again, and so does memory.
+        if self.putBack != nil || !backend.putBack(bytes) {
             let putBack = self.putBack ?? PutBackBytes(ending: ending)
             putBack.bytes.prepend(bytes)
             self.putBack = putBack
