@@ -259,6 +259,23 @@ import Testing
         }
     }
 
+    @Test func `a connection that is being made is not idle`() throws {
+        try withVirtualTime { time in
+            let listener = try SocketPeer(listeningAt: .ipv4Loopback(port: 0), backlog: 0)
+            // The backlog has room for one connection.
+            let first = try SocketPeer(connectedTo: listener.localAddress)
+            let connection = Connection(
+                to: try listener.localAddress, options: .init(connectTimeout: .seconds(1000)))
+            connection.open(delegate: Lazy())
+            connection.idleTimeout = .seconds(5)
+            connection.writeTimeout = .seconds(5)
+            time.advance(by: .seconds(100))
+            #expect(connection.state == .opening && connection.error == nil)
+            connection.close()
+            withExtendedLifetime(first) {}
+        }
+    }
+
     // MARK: Changed timeouts
 
     @Test func `a timeout is changed between two reads, while a task waits, and ended`() async throws {

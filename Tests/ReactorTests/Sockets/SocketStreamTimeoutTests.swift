@@ -58,6 +58,23 @@ import Testing
         }
     }
 
+    @Test func `clear bytes that a session has kept count as activity when they are read`() throws {
+        try withVirtualTime { time in
+            let fixture = try SocketFixture.protected()
+            fixture.connection.idleTimeout = .seconds(10)
+            fixture.schedule(reader, writer)
+            try fixture.peer.send(Masking.record(.data, [1, 2]))
+            RunLoop.current.serve { reader.count(.hasBytesAvailable) == 1 }
+            #expect(fixture.input.read(upTo: 1) == [1])
+            time.advance(by: .seconds(8))
+            #expect(fixture.input.read(upTo: 1) == [2])
+            time.advance(by: .seconds(9))
+            #expect(fixture.streams.allSatisfy { $0.streamStatus == .open })
+            time.advance(by: .seconds(2))
+            #expect(fixture.streams.allSatisfy { $0.streamErrno == .timedOut })
+        }
+    }
+
     @Test func `a write timeout wakes no thread while no byte waits`() async {
         await #expect(processExitsWith: .success) {
             let fixture = try SocketFixture(.descriptor)
