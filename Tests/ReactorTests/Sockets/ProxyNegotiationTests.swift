@@ -115,6 +115,18 @@ import Testing
         #expect(Self.failure(Self.proxy(.socks4, user: "a\0b"), []) == Self.reason(.cannotBeEncoded))
     }
 
+    @Test func `SOCKS 4a has users and names of at most 255 bytes, and no name without any`() throws {
+        let granted: [UInt8] = [0, 90, 0, 0, 0, 0, 0, 0]
+        let (longest, long) = (String(repeating: "a", count: 255), String(repeating: "a", count: 256))
+        let (sent, _) = try Self.run(
+            Self.proxy(.socks4, user: longest), to: .name(longest, port: 1), replies: [granted])
+        #expect(sent == [[4, 1, 0, 1, 0, 0, 0, 1] + Array("\(longest)\0\(longest)\0".utf8)])
+        for (user, name) in [(long, "a"), ("a", long), ("a", ""), ("a", "b\0c")] {
+            let failure = Self.failure(Self.proxy(.socks4, user: user), [], to: .name(name, port: 1))
+            #expect(failure == Self.reason(.cannotBeEncoded))
+        }
+    }
+
     @Test(arguments: [1, 7, .max])
     func `CONNECT reads the head of the reply and nothing after it`(piece: Int) throws {
         let heads = [
