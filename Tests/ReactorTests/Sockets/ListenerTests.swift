@@ -61,6 +61,37 @@ import Testing
         listener.close()
     }
 
+    @Test func `without descriptors a listener backs off for longer each time, and anew after a connection`()
+        async
+    {
+        await #expect(processExitsWith: .success) {
+            try onAThread {
+                try withVirtualTime { time in
+                    var count = 0
+                    let listener = try Listener(.ipv4Loopback(port: 0)) { _, connection in
+                        count += 1
+                        connection.close()
+                    } acceptErrors: {
+                        #expect($1.errno == .tooManyOpenFiles)
+                    }
+                    try RunLoop.current.add(listener, forMode: .default)
+                    time.advance(by: .zero)
+                    let clients = try (0..<2).map { _ in try SocketPeer(family: AF_INET, SOCK_STREAM) }
+                    for (index, client) in clients.enumerated() {
+                        try client.connect(to: listener.localAddress)
+                        // 10, 20, 40 and a part of 80 ms.
+                        withoutDescriptors { time.advance(by: .milliseconds(75)) }
+                        time.advance(by: .milliseconds(74))
+                        #expect(count == index)
+                        time.advance(by: .milliseconds(2))
+                        #expect(count == index + 1)
+                    }
+                    listener.close()
+                }
+            }
+        }
+    }
+
     @Test(arguments: [false, true])
     func `a listener at the IPv6 wildcard accepts IPv4 unless isIPv6Only is set`(isIPv6Only: Bool) throws {
         var peers: [SocketAddress] = []
