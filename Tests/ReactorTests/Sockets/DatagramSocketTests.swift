@@ -28,6 +28,22 @@ import Testing
         server.close()
     }
 
+    @Test func `a file at a socket's path is not replaced, and what it is the socket of does not matter`()
+        throws
+    {
+        let folder = TemporaryFolder()
+        let file = try folder.file([1], name: "file")
+        // The file of a socket that is closed.
+        let abandoned = try SocketAddress(unixPath: FilePath(folder.path("abandoned")))
+        try SocketPeer(family: AF_UNIX, SOCK_DGRAM).bind(to: abandoned)
+        for address in [try SocketAddress(unixPath: file), abandoned] {
+            let error = #expect(throws: IOError.self) { try inflow.socket(at: address) }
+            #expect(error?.errno == .addressInUse)
+        }
+        #expect(content(of: file.string) == [1])
+        #expect(Set(folder.names) == ["file", "abandoned"])
+    }
+
     @Test func `datagrams arrive whole and in order, even if the handler runs the loop`() throws {
         let server = try inflow.socket { [loop] _ in for _ in 0..<3 { loop.poll() } }
         let client = try sender(to: server.localAddress)

@@ -121,6 +121,24 @@ import Testing
 
     // MARK: Configuration
 
+    @Test func `a Unix-domain address has no way through a proxy, and a socket that exists needs none`()
+        async throws
+    {
+        let listening = try SocketServer(.path)
+        let address = listening.address
+        let proxy = StreamProxy(.socks5, host: "127.0.0.1", port: server.port)
+        let error = await thrownError {
+            _ = try await Connection.connect(to: address, options: .init(proxy: proxy))
+        }
+        #expect((error as? IOError)?.reason == .proxyUnavailable && !listening.hasPendingConnection)
+        let (peer, other) = try SocketPeer.pair()
+        let connection = Connection(descriptor: other, options: .init(proxy: proxy))
+        try await connection.write("plain")
+        #expect(peer.receive(5) == Array("plain".utf8))
+        #expect(!server.hasPendingConnection)
+        connection.close()
+    }
+
     @Test func `a proxy shows its user and not its password`() {
         let proxy = StreamProxy(.socks5, host: "::1", port: 1080, user: "me", password: "secret")
         #expect("\(proxy)" == "socks5://me@[::1]:1080")
