@@ -151,6 +151,18 @@ extension [UInt8] {
         #expect(throws: Framer.InvalidMessage.self) { try framer.frame(for: long) }
     }
 
+    @Test(arguments: FramingKind.allCases)
+    func `a message of as many bytes as the limit is cut and framed, and one byte more is not`(
+        kind: FramingKind
+    ) throws {
+        var generator = SeededGenerator(seed: 3)
+        let (message, long) = (kind.message(100, &generator), kind.message(101, &generator))
+        var framer = kind.framer(limit: message.count)
+        #expect(framer.cut([try framer.frame(for: message)]) == ([message], nil))
+        #expect(throws: Framer.InvalidMessage.self) { try framer.frame(for: long) }
+        #expect(framer.cut([try kind.framer().frame(for: long)]).messages.isEmpty)
+    }
+
     @Test func `a prefix limits what it can tell`() {
         #expect(Framer.lengthPrefix(UInt8.self).limit == 255)
         #expect(throws: Framer.InvalidMessage.self) {
@@ -180,6 +192,20 @@ extension [UInt8] {
         var framer = Framer.varintPrefix()
         let error = framer.cut([[UInt8](repeating: 0x80, count: 9) + [2]]).error
         #expect(error == "message at offset 0: the length is malformed")
+    }
+
+    @Test func `a varint has at most ten bytes`() {
+        // The last one tells the highest bit of 64.
+        var longest = Framer.varintPrefix()
+        #expect(longest.cut([[UInt8](repeating: 0x80, count: 9) + [0]]) == ([[]], nil))
+        var tooLong = Framer.varintPrefix()
+        // No byte that follows would make it shorter.
+        let error = tooLong.cut([[UInt8](repeating: 0x80, count: 10)]).error
+        #expect(error == "message at offset 0: the length is malformed")
+        var incomplete = Framer.varintPrefix()
+        #expect(
+            incomplete.cut([[UInt8](repeating: 0x80, count: 9)]).error
+                == "message at offset 0: ended after 9 bytes")
     }
 
     @Test func `a message that contains its delimiter is not framed`() {
