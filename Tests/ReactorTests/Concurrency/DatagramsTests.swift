@@ -89,6 +89,31 @@ import Testing
         try await more.value
     }
 
+    /// The kernel does not report the room of a receiver to a sender that is not connected to it.
+    @Test func `a sender that is not connected waits for the receiver's room until its deadline`()
+        async throws
+    {
+        let receiver = try loop.datagrams(boundTo: DatagramKind.path.freshAddress())
+        let sender = try loop.datagrams(boundTo: DatagramKind.path.freshAddress())
+        let address = receiver.localAddress
+        var count = 0
+        let error = await thrownError {
+            while true {
+                try await sender.send([UInt8(truncatingIfNeeded: count)], to: address, timeout: .zero)
+                count += 1
+            }
+        }
+        #expect((error as? IOError)?.reason == .waitTimedOut)
+        let late = await thrownError { try await sender.send([1], to: address, timeout: .milliseconds(2)) }
+        #expect((late as? IOError)?.reason == .waitTimedOut)
+        let last = count
+        let more = Task { try await sender.send([UInt8(truncatingIfNeeded: last)], to: address) }
+        for number in 0...last {
+            #expect(try await receiver.receive().bytes == [UInt8(truncatingIfNeeded: number)])
+        }
+        try await more.value
+    }
+
     @Test func `any number of tasks wait for room, and each sends or ends on its own`() async throws {
         let (sender, receiver) = try makePair()
         let sent = try await sender.fill()
