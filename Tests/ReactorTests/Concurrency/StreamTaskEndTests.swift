@@ -151,6 +151,23 @@ import Testing
         }
     }
 
+    @Test(arguments: [true, false])
+    func `bytes that an iteration puts back do not open a closed stream again`(isReset: Bool) async throws {
+        let (peer, other) = try SocketPeer.pair()
+        let connection = Connection(descriptor: other)
+        let input = connection.streams.input
+        peer.send("a\nb\n")
+        for try await line in connection.lines() {
+            #expect(line == "a")
+            if isReset { connection.reset() } else { connection.close() }
+            break
+        }
+        #expect(input.streamStatus == (isReset ? .error : .closed))
+        #expect(input.streamError?.errno == (isReset ? .connectionAbort : nil))
+        let late = await thrownError { _ = try await connection.read() }
+        #expect(late?.errno == (isReset ? .connectionAbort : .badFileDescriptor))
+    }
+
     @Test func `a stream that no task uses does not keep its loop busy`() async throws {
         let loop = home.loop
         let passes = Shared(0)
