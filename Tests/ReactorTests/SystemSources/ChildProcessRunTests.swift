@@ -147,11 +147,16 @@ import Testing
         #expect(late.result.termination.reason != .unknown)
     }
 
-    @Test func `cancellation ends the program and what it has started`() async throws {
+    @Test(arguments: [ChildProcess.Configuration.Group.new, .newSession])
+    func `cancellation ends the program and what it has started`(
+        group: ChildProcess.Configuration.Group
+    ) async throws {
         let pipe = try FileDescriptor.pipe()
         let script = "(trap '' TERM; echo started >&2; exec sleep 1000) & wait"
         let task = Task {
-            try await ChildProcess.run("sh", ["-c", script]) { $0.standardError = .descriptor(pipe.writeEnd) }
+            try await ChildProcess.run("sh", ["-c", script]) {
+                ($0.standardError, $0.group) = (.descriptor(pipe.writeEnd), group)
+            }
         }
         let input = InputStream(descriptor: pipe.readEnd, closeWhenDone: true)
         #expect(try await input.readChunk() == Array("started\n".utf8))
@@ -161,6 +166,21 @@ import Testing
         // No process of the group has the pipe.
         #expect(try await input.readChunk() == nil)
         input.close()
+    }
+
+    @Test func `a process that ends in its grace keeps its number`() async {
+        await #expect(processExitsWith: .success) {
+            let process = try ChildProcess.shell("exec sleep 1000") { $0.group = .new }.process
+            process.terminate(killAfter: .seconds(1000), group: true)
+            #expect(process.wait()?.reason == .signalled(.terminate, dumpedCore: false))
+            #expect(process.termination != nil && ChildProcess.exists(process.processIdentifier))
+        }
+    }
+
+    @Test func `a program that has been run leaves no process`() async throws {
+        let result = try await ChildProcess.run("sh", ["-c", "echo $$"])
+        let number = String(decoding: result.standardOutput, as: UTF8.self)
+        #expect(!ChildProcess.exists(try #require(Int32(number.dropLast()))))
     }
 
     @Test func `ending a group kills what ignores SIGTERM, also after its leader has ended`() throws {
