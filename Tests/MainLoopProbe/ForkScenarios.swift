@@ -73,6 +73,7 @@ struct ForkedChild {
         ("interest", { try? source.setInterest([]) }),
         ("perform", { other.runLoop.perform {} }),
         ("perform and wait", { other.runLoop.performAndWait {} }),
+        ("enqueue a job", { Task(executorPreference: other.executor) {} }),
         ("wake", { other.runLoop.wakeUp() }),
         ("stop", { loop.stop() }),
         ("stop a thread", { other.stop() }),

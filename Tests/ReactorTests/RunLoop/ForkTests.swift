@@ -5,7 +5,7 @@ import Testing
 @Suite(.runLoop) struct ForkTests {
     private static let refused = [
         "run", "run before", "current", "schedule", "add a timer", "add a source", "cancel", "interest",
-        "perform", "perform and wait", "wake", "stop", "stop a thread",
+        "perform", "perform and wait", "enqueue a job", "wake", "stop", "stop a thread",
     ]
     private static let harmless = ["invalidate", "ask", "explain", "end the thread", "nothing"]
 
