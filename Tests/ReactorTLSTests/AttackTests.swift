@@ -35,6 +35,25 @@ import Testing
         #expect(evidence.value[0].chain.count == 1)
     }
 
+    @Test func `a verifier learns that the certificate of a resumed session was valid`() throws {
+        let evidence = Shared<[TLSPeerVerifier.Evidence]>([])
+        let client = TLSSettings.testClient {
+            $0.peerVerifier = TLSPeerVerifier { found in
+                evidence.update { $0.append(found) }
+                return true
+            }
+        }
+        let listening = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
+        for round in 0..<2 {
+            let pair = try TLSPair(client: client, server: .testServer(), at: listening)
+            _ = pair.server.output.write([1])
+            #expect(pair.client.input.read(exactly: 1) == [1])
+            #expect(pair.client.input.tlsSession?.isResumed == (round == 1))
+            pair.close()
+        }
+        #expect(evidence.value.map(\.failure) == [nil, nil])
+    }
+
     @Test func `a verifier may use other connections`() throws {
         let other = try TLSPair(client: .testClient(), server: .testServer()).opened()
         _ = other.server.output.write(pattern(1000))
@@ -49,6 +68,35 @@ import Testing
         _ = try TLSPair(client: client, server: .testServer()).opened()
         #expect(answer.value == pattern(1000))
         #expect(other.server.input.read(exactly: 10) == pattern(10))
+    }
+
+    /// An observer could link two connections that use one ticket.
+    @Test func `two connections do not resume one session of TLS 1.3`() throws {
+        // Settings of their own, and so sessions.
+        let client = TLSSettings.testClient { $0.applicationProtocols = ["once"] }
+        let server = try TLSSettings.testServer { $0.applicationProtocols = ["once"] }
+        let listening = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
+        let first = try TLSPair(client: client, server: server, at: listening)
+        _ = first.server.output.write([1])
+        #expect(first.client.input.read(exactly: 1) == [1])
+        first.close()
+        let clients = try (0..<2).map { _ in
+            let end = TLSEnd(Connection(to: try listening.localAddress))
+            try end.input.beginTLS(client)
+            end.open()
+            return end
+        }
+        // Both have begun their handshakes before a server answers with further tickets.
+        let numbers = try clients.map { _ in try listening.acceptNumber() }
+        for number in numbers {
+            var byte: UInt8 = 0
+            #expect(recv(number, &byte, 1, CInt(MSG_PEEK)) == 1)
+        }
+        let servers = try numbers.map { try TLSEnd($0, server) }
+        let streams = (clients + servers).flatMap(\.streams)
+        serve(streams) { streams.allSatisfy { $0.streamStatus != .opening } }
+        #expect(clients.count { $0.input.tlsSession?.isResumed == true } == 1)
+        for end in clients + servers { end.close() }
     }
 
     private static let wrongNames: [(Certificate, String?)] = [

@@ -55,6 +55,19 @@ import Testing
         #expect(certificates == trust?.peerCertificates)
     }
 
+    @Test(arguments: [true, false, nil])
+    func `an untrusted certificate is refused unless the settings say that none is checked`(
+        checks: Bool?
+    ) throws {
+        var settings: [String: Any] = ["kCFStreamSSLPeerName": "localhost"]
+        settings["kCFStreamSSLValidatesCertificateChain"] = checks
+        let pair = try Self.open((settings, Self.settingsKey), server: TestCertificates.selfSigned)
+        #expect(pair.client.input.streamStatus == (checks == false ? .open : .error))
+        let reasons: [TLSError.Reason?] = checks == false ? [nil] : [.selfSigned, .unknownIssuer]
+        #expect(reasons.contains(pair.client.error?.reason))
+        pair.close()
+    }
+
     @Test func `errors have the domain and the codes of Secure Transport`() throws {
         let settings: [String: Any] = ["kCFStreamSSLPeerName": "localhost"]
         let pair = try Self.open((settings, Self.settingsKey), server: TestCertificates.selfSigned)

@@ -135,6 +135,40 @@ import Testing
         try await queue.flush()
     }
 
+    @Test func `nothing can be sent without waiting during a handshake`() async throws {
+        let (client, server) = try await pair()
+        func beginTLS() throws { try client.beginTLS(.testClient()) }
+        #expect(client.writableCount > 0)
+        try beginTLS()
+        #expect(client.writableCount == 0)
+        #expect(throws: IOError.self) { try client.send("early") }
+        let written = Task { try await client.write("secret") }
+        try await server.startTLS(.testServer())
+        #expect(try await server.read(exactly: 6) == Array("secret".utf8))
+        try await written.value
+        #expect(client.writableCount > 0)
+    }
+
+    @Test func `TLS does not begin after the end of the output, nor on a connection that has failed`()
+        async throws
+    {
+        let (ended, peer) = try await pair()
+        try await ended.finish()
+        let (failed, other) = try await pair(.init(idleTimeout: .milliseconds(1)))
+        #expect(await thrownError { _ = try await failed.read() } != nil)
+        for (connection, part) in [(ended, "whose connection has ended"), (failed, "that has failed")] {
+            let error = await thrownError { try await connection.startTLS(.testClient()) } as? TLSError
+            guard case .cannotBegin(let obstacle)? = error?.reason else {
+                Issue.record("\(String(describing: error))")
+                continue
+            }
+            #expect(obstacle.contains(part))
+        }
+        // Nothing of a handshake was sent.
+        #expect(try await peer.read() == nil)
+        other.close()
+    }
+
     @Test func `TLS does not begin within a message`() async throws {
         let (client, server) = try await pair()
         let queue = SendQueue(to: client, limit: 10_000_000)
