@@ -289,6 +289,24 @@ import Testing
         }
     }
 
+    @Test func `the total timeout includes the retries and their delays`() throws {
+        try withVirtualTime { time in
+            let closed = try SocketPeer(listeningAt: .ipv4Loopback(port: 0)).localAddress
+            let (session, start) = (
+                HTTPSession {
+                    ($0.retries, $0.retryDelay) = (100, .seconds(100))
+                    $0.totalTimeout = .seconds(250)
+                }, time.now
+            )
+            let launch = session.launch("http://\(closed)/")
+            #expect(launch.wait().kind == .timedOut(.total))
+            // The second retry would come after 300 seconds.
+            #expect(launch.transfer.progress.retryCount == 2)
+            let passed = start.duration(to: time.now)
+            #expect(passed >= .seconds(250) && passed < .seconds(260))
+        }
+    }
+
     @Test func `the progress reports how often a request is sent again, and why`() throws {
         try withVirtualTime { time in
             let server = try PlayedServer()

@@ -112,6 +112,56 @@ import Testing
         #expect(heads.all == ["\(method) \(hasBody ? 1 : 0)", "\(second) 0"])
     }
 
+    @Test(arguments: [301, 302, 307, 308], [HTTPRequest.Method.post, .put])
+    func `a redirect makes a POST request a GET only with the statuses 301 and 302`(
+        status: Int, method: HTTPRequest.Method
+    ) throws {
+        let requests = Trace()
+        let server = try TestServer { peer, _ in
+            while let head = peer.readHead() {
+                let body = head.contains("Content-Length: 5") ? peer.receive(5) : []
+                requests("\(head.prefix { $0 != " " }) \(String(decoding: body, as: UTF8.self))")
+                peer.send(head.contains(" /first ") ? response("\(status) X", ["Location: /"]) : response())
+            }
+        }
+        let request = HTTPRequest(server.url + "/first", method: method)
+        #expect(HTTPSession().run(request, body: .bytes(Array("hello".utf8))).kind == nil)
+        let becomesGet = method == .post && status < 303
+        #expect(requests.all == ["\(method) hello", becomesGet ? "GET " : "\(method) hello"])
+    }
+
+    @Test(arguments: [true, false])
+    func `credentials and cookies follow a redirect on the same server, and to no other port`(
+        inURL: Bool
+    ) throws {
+        let other = try TestServer.responding { _, _ in response() }
+        let server = try TestServer.responding { [url = other.url] head, _ in
+            response("302 Found", ["Location: \(head.contains(" /first ") ? "/second" : url)"])
+        }
+        let url = server.url + "/first"
+        var request = HTTPRequest(inURL ? url.replacing("//", with: "//me:secret@") : url)
+        if !inURL { request.headerFields[.authorization] = "Bearer secret" }
+        (request.headerFields[.cookie], request.headerFields[.accept]) = ("a=b", "text/plain")
+        #expect(HTTPSession().run(request).kind == nil)
+        let (own, others) = (server.requests.all, other.requests.all)
+        #expect(own.count == 2 && others.count == 1)
+        for field in ["Authorization: ", "Cookie: a=b\r\n"] {
+            #expect(own.allSatisfy { $0.contains(field) } && !others[0].contains(field))
+        }
+        #expect((own + others).allSatisfy { $0.contains("Accept: text/plain\r\n") })
+    }
+
+    @Test func `a request names the user agent of its session, or none`() throws {
+        let server = try TestServer.responding { _, _ in response() }
+        let agents: [String?] = ["swift-reactor", "other", nil]
+        #expect(HTTPSession.Configuration().userAgent == agents[0])
+        for agent in agents { #expect(HTTPSession { $0.userAgent = agent }.run(server.url).kind == nil) }
+        for (head, agent) in zip(server.requests.all, agents) {
+            let field = agent.map { "User-Agent: \($0)\r\n" }
+            #expect(field.map { head.contains($0) } ?? !head.contains("User-Agent"))
+        }
+    }
+
     @Test func `bytes that are sent again after a redirect are counted once`() throws {
         let server = try TestServer { peer, _ in
             while let head = peer.readHead() {
