@@ -94,6 +94,20 @@ import Testing
         #expect(child.standardOutput!.readAll() == "found\n")
     }
 
+    @Test func `a child has the first argument that it is given, and the group of another one`() throws {
+        let leader = try ChildProcess.shell("read line", standardInput: .stream) { $0.group = .new }
+        let script = "read a b c d group rest </proc/$$/stat; echo $group; tr '\\0' ' ' </proc/$$/cmdline"
+        for name in [nil, "another"] {
+            let text = try ChildProcess.output(of: script) {
+                $0.group = .existing(leader.process.processIdentifier)
+                $0.argument0 = name
+            }
+            #expect(text.hasPrefix("\(leader.process.processIdentifier)\n\(name ?? "/bin/sh") -c read"))
+        }
+        leader.standardInput?.writeAllAndClose("\n")
+        #expect(leader.process.wait()?.isSuccess == true)
+    }
+
     @Test func `signals are neither blocked nor ignored in a child`() throws {
         signal(SIGUSR2, SIG_IGN)
         try onAThread {

@@ -23,6 +23,22 @@ import Testing
         for stream in [port.input, port.output] { stream.close() }
     }
 
+    @Test func `the port is closed when both streams are`() async throws {
+        let pair = PseudoTerminal()
+        let port = try SerialPort(at: pair.path)
+        try pair.slave.close()
+        port.input.open()
+        port.input.close()
+        try await port.output.writeAll("a")
+        let other = InputStream(descriptor: pair.master)
+        #expect(try await other.read(exactly: 1) == Array("a".utf8))
+        port.output.close()
+        // Nothing has the other end of the device open.
+        #expect(await thrownError { _ = try await other.readChunk() }?.errno == .ioError)
+        other.close()
+        try pair.master.close()
+    }
+
     @Test func `the settings are the port's`() throws {
         let pair = PseudoTerminal()
         defer { pair.close() }
