@@ -35,7 +35,7 @@ final class TLSTransport: SecureSession {
         let isClient = context.settings.role == .client
         sessionKey = isClient && resumes ? Array("\(peer) \(name ?? "")".utf8) : nil
         connection = try OpenSSLConnection(context.object)
-        // It calls nothing after a call of it has returned.
+        // OpenSSL uses the transport only during a call.
         connection.setTransport(self)
         connection.begin(as: context.settings.role)
         guard isClient else { return }

@@ -225,7 +225,7 @@ private final class ConnectionDelivery: StreamDelegate {
     private func handle(_ event: Stream.Event, ofInput isInput: Bool) {
         switch event {
         case .openCompleted, .endEncountered: if isInput { handleInput(event) }
-        case .errorOccurred: failAfterInput()
+        case .errorOccurred: fail()
         default: deliver(event)
         }
     }
@@ -236,14 +236,17 @@ private final class ConnectionDelivery: StreamDelegate {
         if peerHasEnded, !isClosed, connection.halves.output.streamStatus == .atEnd { connection.close() }
     }
 
-    /// If only sending has failed, delivers the bytes that arrived before that, as long as the delegate takes them.
-    private func failAfterInput() {
+    /// Delivers the bytes that arrived before the error, as long as the delegate takes them, and then the error. An input that has
+    /// failed itself has none left.
+    private func fail() {
         while !isClosed, connection.halves.input.hasBytesAvailable {
             connection.hasReceived.store(false, ordering: .relaxed)
             deliver(.hasBytesAvailable)
             guard connection.hasReceived.load(ordering: .relaxed) else { break }
         }
-        if !isClosed { fail() }
+        if isClosed { return }
+        deliver(.errorOccurred)
+        connection.close()
     }
 
     private func deliver(_ event: Stream.Event) {
@@ -258,8 +261,4 @@ private final class ConnectionDelivery: StreamDelegate {
         delegate.connection(connection, handle: connectionEvent)
     }
 
-    private func fail() {
-        deliver(.errorOccurred)
-        connection.close()
-    }
 }

@@ -38,7 +38,6 @@ extension SendQueue {
         /// It is the only one: the caller sends it.
         case sends
         case waits
-        case replaces
         case hasNoRoom
         /// The output is being ended.
         case comesTooLate
@@ -100,7 +99,8 @@ extension SendQueue.State {
             cost += growth(by: message)
             messages[number - firstNumber] = message
             replacedCount += 1
-            return .replaces
+            admit()
+            return .waits
         }
         return writers.isEmpty ? append(message) : .hasNoRoom
     }
@@ -234,12 +234,15 @@ extension SendQueue.State {
         return put
     }
 
-    /// Puts the messages for which there is room by now, in order. While a task waits for room, others are being sent.
+    /// Appends the messages for which there is room by now, in order. While a task waits for room, another sends: this never
+    /// has to.
     mutating func admit() {
         while let writer = writers.front, writer.wait.hasEnded || cost + writer.message.cost <= limit {
             _ = writers.popFirst()
             // A task that has given up sends nothing.
-            if writer.wait.end() { _ = append(writer.message) }
+            guard writer.wait.end() else { continue }
+            let put = append(writer.message)
+            assert(put == .waits)
         }
     }
 

@@ -118,7 +118,7 @@ public final class SendQueue: Sendable {
         if let failure { throw failure }
         switch put {
         case .sends: try sender.drainThenCheck()
-        case .waits, .replaces: break
+        case .waits: break
         case .comesTooLate: throw engine.failure(.brokenPipe)
         case .hasNoRoom: return try await writeLater(message, timeout)
         }
@@ -217,7 +217,6 @@ extension SendQueue {
         if let failure { throw failure }
         switch put {
         case .sends: try sender.drainThenCheck()
-        case .replaces: sender.state.withLock { $0.admit() }
         case .waits: break
         case .comesTooLate: throw engine.failure(.brokenPipe)
         case .hasNoRoom: throw engine.failure(.noBufferSpace)

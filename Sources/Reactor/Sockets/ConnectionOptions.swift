@@ -119,7 +119,7 @@ extension SocketConnection {
     ///
     /// - Parameter isAccepted: Whether the socket has the options that its listener's has.
     func setOptions(_ options: ConnectionOptions, isAccepted: Bool) {
-        state.withLock { $0.makeDetails().options = options }
+        state.withLock { $0.detailsToChange().options = options }
         if !isAccepted {
             try? shared.use { (number) throws(Errno) in
                 options.apply(to: FileDescriptor(rawValue: number))

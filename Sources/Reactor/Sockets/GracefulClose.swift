@@ -30,12 +30,12 @@ final class GracefulClose: EventSource {
     private var isAtEnd = false
 
     private init(
-        _ socket: SharedDescriptor, readsInput: Bool, within limits: WriteBuffer.Limits?,
+        _ socket: SharedDescriptor, readsInput: Bool, within limits: WriteBuffer.Limits,
         for engine: StreamEngine?
     ) {
         self.socket = socket
         self.readsInput = readsInput
-        self.limits = limits ?? WriteBuffer.Limits()
+        self.limits = limits
         self.engine = engine
         super.init(-1, for: [])
     }
@@ -71,18 +71,19 @@ final class GracefulClose: EventSource {
     /// - Parameters:
     ///   - socket: A descriptor that nothing else uses.
     ///   - engine: The engine whose stream fails if bytes are lost.
-    static func begin(_ socket: SharedDescriptor, within limits: WriteBuffer.Limits?, engine: StreamEngine?) {
+    static func begin(_ socket: SharedDescriptor, within limits: WriteBuffer.Limits, engine: StreamEngine?) {
         switch endOutput(of: socket) {
-        case .awaited: return start(socket, readsInput: true, limits, engine)
+        case .awaited:
+            return awaitAcknowledgement(on: socket, readsInput: true, within: limits, engine: engine)
         case .lost: engine?.noteLostBytes(.connectionReset)
-        case .done: break
+        case .none: break
         }
         socket.close()
     }
 
-    /// What is left of a connection when its output has ended.
-    private enum Rest {
-        case done
+    /// What closing still has to do.
+    private enum Remainder {
+        case none
         /// Acknowledgements, or the peer's end.
         case awaited
         /// Bytes that a peer which has reset the connection will never acknowledge.
@@ -90,32 +91,25 @@ final class GracefulClose: EventSource {
     }
 
     /// Ends the output, and drops the input that has arrived.
-    private static func endOutput(of socket: SharedDescriptor) -> Rest {
+    private static func endOutput(of socket: SharedDescriptor) -> Remainder {
         // A Unix-domain peer has everything that was sent. Only unread input would reset its connection.
-        let isTCP = socket.isTCP
-        try? socket.shutDown(isTCP ? SHUT_WR : SHUT_RDWR)
-        guard isTCP else {
-            _ = socket.discardInput()
-            return .done
-        }
+        let mayBeReset = socket.mayBeReset
+        try? socket.shutDown(mayBeReset ? SHUT_WR : SHUT_RDWR)
         let input = socket.discardInput()
+        guard mayBeReset else { return .none }
         if case .open = input { return .awaited }
-        guard socket.unacknowledgedByteCount > 0 else { return .done }
-        if socket.isDisconnected { return .lost }
-        return if case .atEnd = input { .awaited } else { .done }
+        guard socket.unacknowledgedByteCount > 0 else { return .none }
+        return socket.isDisconnected ? .lost : .awaited
     }
 
     /// Delays process exit until the peer has acknowledged the bytes that were sent before shutdown(2).
     ///
-    /// - Parameter socket: A descriptor that nothing else uses.
+    /// - Parameters:
+    ///   - socket: A descriptor that nothing else uses.
+    ///   - readsInput: Whether to read and drop input until the peer closes too.
     static func awaitAcknowledgement(
-        on socket: SharedDescriptor, within limits: WriteBuffer.Limits?, engine: StreamEngine?
-    ) {
-        start(socket, readsInput: false, limits, engine)
-    }
-
-    private static func start(
-        _ socket: SharedDescriptor, readsInput: Bool, _ limits: WriteBuffer.Limits?, _ engine: StreamEngine?
+        on socket: SharedDescriptor, readsInput: Bool = false, within limits: WriteBuffer.Limits,
+        engine: StreamEngine?
     ) {
         guard let loop = try? ResidentThread.streams.runLoop() else { return socket.close() }
         PendingOutput.begin()

@@ -87,15 +87,15 @@ extension SharedDescriptor {
 
     var unreadByteCount: Int { queuedByteCount(UInt(FIONREAD)) }
 
-    /// The number of sent bytes that the peer has not acknowledged (`SIOCOUTQ`, tcp(7)). 0 for sockets other
-    /// than TCP's, whose bytes are in the peer's queue as soon as they are sent.
+    /// The number of sent bytes that the peer has not acknowledged (`SIOCOUTQ`, tcp(7)). 0 for Unix-domain sockets, whose
+    /// bytes are in the peer's queue as soon as they are sent.
     var unacknowledgedByteCount: Int {
         let count = queuedByteCount(UInt(TIOCOUTQ))
-        return count > 0 && isTCP ? count : 0
+        return count > 0 && mayBeReset ? count : 0
     }
 
     /// Whether the kernel may reset the connection: it may reset all but Unix-domain ones.
-    var isTCP: Bool { option(SO_DOMAIN).map { $0 != AF_UNIX } ?? false }
+    var mayBeReset: Bool { option(SO_DOMAIN).map { $0 != AF_UNIX } ?? false }
 
     /// Whether the connection is over in both directions; also if another call has taken the error of a reset.
     var isDisconnected: Bool {

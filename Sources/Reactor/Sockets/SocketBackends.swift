@@ -73,7 +73,7 @@ final class SocketInput: SocketHalf, InputBackend {
     /// A fault is reported after the bytes that arrived before it.
     var failure: Errno? {
         guard let failure = connection.failureForReading else { return nil }
-        return connection.hasReceived || connection.hasUnreadBytes ? nil : failure
+        return connection.hasReceived || connection.hasBytesBeforeFailure ? nil : failure
     }
 
     /// The kernel reports bytes, unless they have been received already.
@@ -166,9 +166,7 @@ final class SocketOutput: SocketHalf, BufferedOutput {
             try SystemCall.send(bytes, to: target.number)
         }
         if connection.isOvertaken { throw .connectionAbort }
-        credit.use(count, of: bytes.byteCount)
-        let isFull = count < bytes.byteCount
-        return Transfer(count: count, room: isFull ? .full : credit.isLeft ? .found : .assumed)
+        return Transfer(count: count, room: credit.use(count, of: bytes.byteCount))
     }
 
     func checkRoom() throws(Errno) -> Room {
@@ -180,7 +178,7 @@ final class SocketOutput: SocketHalf, BufferedOutput {
     func accept(_ bytes: RawSpan, into buffer: WriteBuffer?) throws(Errno) -> Transfer {
         if let channel = connection.channel { return try protect(bytes, by: channel, into: buffer) }
         let transfer = try sendOrBuffer(bytes, into: buffer)
-        if connection.isOvertaken { throw connection.abort(.output) }
+        if connection.isOvertaken { throw transferFailed(.connectionAbort) }
         return transfer
     }
 
@@ -222,7 +220,7 @@ final class SocketOutput: SocketHalf, BufferedOutput {
             }
             guard sent != 0 else { return nil }
             credit.clear()
-            if connection.isOvertaken { throw connection.abort(.output) }
+            if connection.isOvertaken { throw transferFailed(.connectionAbort) }
             connection.noteSent(sent ?? 0, isBlocked: sent == nil)
             return Transfer(count: sent ?? 0, room: sent == nil ? .full : .assumed)
         } catch {
@@ -283,9 +281,12 @@ private struct RoomCredit: ~Copyable, Sendable {
     /// - Parameter isNew: Whether nothing has been sent: then there is room for the first write.
     init(ofNew isNew: Bool) { bytes = Atomic(isNew ? 1 : 0) }
 
-    func use(_ count: Int, of wanted: Int) {
-        let left = bytes.load(ordering: .relaxed) - count - Self.overhead
-        bytes.store(count == wanted ? max(0, left) : 0, ordering: .relaxed)
+    /// Takes what a write of `wanted` bytes has used. Returns what is known of the room for the next one.
+    func use(_ count: Int, of wanted: Int) -> Room {
+        let isFull = count < wanted
+        let left = isFull ? 0 : max(0, bytes.load(ordering: .relaxed) - count - Self.overhead)
+        bytes.store(left, ordering: .relaxed)
+        return isFull ? .full : left > 0 ? .found : .assumed
     }
 
     func clear() { bytes.store(0, ordering: .relaxed) }
@@ -307,12 +308,6 @@ extension SocketConnection {
     /// Whether nothing has been sent on the connection when it is opened.
     fileprivate var isNew: Bool { if case .descriptor(_, nil) = origin { false } else { true } }
 
-    /// The end of the socket's input has been received.
-    func noteEnd() { isAtEnd.store(true, ordering: .relaxed) }
-
-    /// Whether nothing is left to receive from the socket.
-    var hasReachedEnd: Bool { isAtEnd.load(ordering: .relaxed) }
-
     /// Sends the bytes of a write buffer, also after the connection was closed.
     var bufferClient: WriteBuffer.Client {
         WriteBuffer.Client(
@@ -323,14 +318,13 @@ extension SocketConnection {
             sent: { [weak self] count, isBlocked in self?.noteSent(count, isBlocked: isBlocked) },
             failed: { [weak self] error in self?.fail(error, on: .output) },
             end: { socket, ending, buffer in
+                let limits = buffer.limits ?? WriteBuffer.Limits()
                 switch ending {
                 case .stop: socket.close()
                 case .shutDown:
                     try? socket.shutDown()
-                    GracefulClose.awaitAcknowledgement(
-                        on: socket, within: buffer.limits, engine: buffer.engine)
-                case .close:
-                    GracefulClose.begin(socket, within: buffer.limits, engine: buffer.engine)
+                    GracefulClose.awaitAcknowledgement(on: socket, within: limits, engine: buffer.engine)
+                case .close: GracefulClose.begin(socket, within: limits, engine: buffer.engine)
                 case .reset: socket.reset()
                 }
             })

@@ -70,7 +70,7 @@ extension SocketConnection {
     }
 
     private func noteClosing(by descriptor: SharedDescriptor?) {
-        state.withLock { $0.makeDetails().closing = descriptor }
+        state.withLock { $0.detailsToChange().closing = descriptor }
     }
 
     /// Resets the connection: drops what was not sent, also by what closes the socket in the background.
@@ -111,7 +111,7 @@ extension SocketConnection.State {
         if half == .input {
             engines.input = nil
         } else if let buffer = bufferSlot.close() {
-            makeDetails().closedBuffer = buffer
+            detailsToChange().closedBuffer = buffer
             closing.buffer = buffer
         }
         closing.wait = details?.waits[half]

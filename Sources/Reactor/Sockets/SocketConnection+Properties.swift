@@ -2,7 +2,7 @@ import CReactorLinux
 import Glibc
 import SystemPackage
 
-/// What most connections do not have, or have only for a while.
+/// What most connections have only for a while, or never.
 ///
 /// `@unchecked Sendable`: only the connection's state refers to it, which the connection's lock guards.
 final class SocketDetails: @unchecked Sendable {
@@ -85,11 +85,11 @@ extension SocketConnection {
                 return .refused
             }
             if case .success = requirements.security, isTooLate || !state.canBeProtected { return .refused }
-            state.makeDetails().requirements = requirements
+            state.detailsToChange().requirements = requirements
             guard state.hasOpened else { return .recorded }
             if state.refusal != nil { return .unmet }
             guard state.security != nil else { return .recorded }
-            state.makeDetails().isUpgrade = state.isReady
+            state.detailsToChange().isUpgrade = state.isReady
             makeChannel(&state)
             return .protecting
         }
@@ -218,7 +218,7 @@ extension SocketConnection {
 
     private func setServiceType(_ type: SocketServiceType?) -> Bool {
         guard let type else { return false }
-        state.withLock { $0.makeDetails().serviceType = type }
+        state.withLock { $0.detailsToChange().serviceType = type }
         try? shared.use { (number) throws(Errno) in type.apply(to: FileDescriptor(rawValue: number)) }
         return true
     }

@@ -20,12 +20,12 @@ extension SocketConnection {
             }
             channel.setEarlyBytes(unused)
         }
-        state.withLock { $0.hasEnded ? nil : makeOpening(&$0) }?.start()
+        state.withLock { $0.hasEnded || $0.details?.opening != nil ? nil : makeOpening(&$0) }?.start()
     }
 
     /// Makes what the connection waits for next.
     func makeOpening(_ state: inout State) -> SocketOpening {
-        let details = state.makeDetails()
+        let details = state.detailsToChange()
         let opening = SocketOpening(
             of: self, isUpgrade: details.isUpgrade, timeout: details.options.connectTimeout)
         details.opening = opening
@@ -42,7 +42,7 @@ extension SocketConnection {
                 return false
             }
             shared.adopt(number)
-            let details = state.makeDetails()
+            let details = state.detailsToChange()
             details.serviceType?.apply(to: FileDescriptor(rawValue: number))
             details.peer = connected.peer
             return true
@@ -130,7 +130,7 @@ extension SocketConnection {
     private func errno(for error: any Error) -> Errno {
         if let errno = error as? Errno { return errno }
         state.withLock { state in
-            let details = state.makeDetails()
+            let details = state.detailsToChange()
             if details.failure == nil { details.failure = error }
         }
         return .protocolError

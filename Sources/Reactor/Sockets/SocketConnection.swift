@@ -34,7 +34,7 @@ final class SocketConnection: Sendable {
     }
 
     struct State {
-        /// What few connections have; nil while all of it has its default.
+        /// What an accepted connection with the default options rarely has; nil until it is set.
         private(set) var details: SocketDetails?
         var connecting = Availability.waiting
         var hasOpened = false
@@ -60,8 +60,8 @@ final class SocketConnection: Sendable {
             details.flatMap { $0.requirements.refusal ?? $0.failure }
         }
 
-        /// The details, to change them.
-        mutating func makeDetails() -> SocketDetails {
+        /// The details, which are made if there are none.
+        mutating func detailsToChange() -> SocketDetails {
             if let details { return details }
             let made = SocketDetails()
             details = made
@@ -83,7 +83,8 @@ final class SocketConnection: Sendable {
     /// The calls that send, and may take the error of a reset from the kernel before a read finds it.
     private let sendCount = Atomic<Int32>(0)
     private let sendError = Atomic<Int32>(0)
-    let isAtEnd = Atomic(false)  // the socket's input
+    /// Whether nothing is left to receive from the socket.
+    private let isAtEnd = Atomic(false)
     /// Whether there are two halves, whose events are announced together.
     let isPair: Bool
     /// Whether the halves' events have been released.
@@ -211,7 +212,7 @@ final class SocketConnection: Sendable {
         } else {
             count = try shared.receive(into: &buffer)
             if count == 0 { noteEnd() }
-            if count ?? 0 > 0, isOvertaken { throw abort(.input) }
+            if count ?? 0 > 0, isOvertaken { throw .connectionAbort }
             noteReceived(ofSocket: count ?? 0)
         }
         return count
@@ -225,7 +226,7 @@ final class SocketConnection: Sendable {
     }
 
     /// Whether bytes that had come when the connection failed are left in the socket.
-    var hasUnreadBytes: Bool { unreadCount.load(ordering: .relaxed) > 0 && shared.hasUnreadBytes }
+    var hasBytesBeforeFailure: Bool { unreadCount.load(ordering: .relaxed) > 0 && shared.hasUnreadBytes }
 
     /// Whether clear bytes, the end or a failure have been received already.
     var hasReceived: Bool { channel?.hasReceived(for: self) ?? false }
@@ -233,11 +234,10 @@ final class SocketConnection: Sendable {
     /// Whether a handshake has begun during a plain transfer, whose bytes may be between the handshake's.
     var isOvertaken: Bool { channel?.hasBegun ?? false }
 
-    /// Fails a connection that ``isOvertaken``.
-    func abort(_ half: Half) -> Errno {
-        fail(.connectionAbort, on: half)
-        return failure ?? .connectionAbort
-    }
+    /// The end of the socket's input has been received.
+    func noteEnd() { isAtEnd.store(true, ordering: .relaxed) }
+
+    var hasReachedEnd: Bool { isAtEnd.load(ordering: .relaxed) }
 
     // MARK: Faults
 
@@ -326,7 +326,7 @@ final class SocketConnection: Sendable {
 
 extension SocketConnection.State {
     fileprivate mutating func wait(of half: SocketConnection.Half) -> DescriptorWait {
-        let details = makeDetails()
+        let details = detailsToChange()
         if let known = details.waits[half] { return known }
         let wait = DescriptorWait()
         details.waits[half] = wait

@@ -71,7 +71,7 @@ extension SocketConnection {
 
     /// Changes the timeouts, also of an open connection, and begins them anew.
     func changeTimeouts(_ change: (inout ConnectionOptions) -> Void) {
-        state.withLock { change(&$0.makeDetails().options) }
+        state.withLock { change(&$0.detailsToChange().options) }
         startTimeouts()
         if let timeouts, isBlocked { timeouts.stall.restart() }
     }
@@ -136,7 +136,7 @@ extension SocketConnection {
 }
 
 extension SocketConnection.State {
-    /// The options of a connection that is established; nil if all are the defaults.
+    /// The options of a connection that is established; nil if none were set, and before and after.
     fileprivate var optionsInUse: ConnectionOptions? {
         guard let details, case .ready = progress, !isClosed else { return nil }
         return details.options

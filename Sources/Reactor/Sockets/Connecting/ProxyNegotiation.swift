@@ -175,8 +175,7 @@ struct ProxyNegotiation {
         return Array((text + "\r\n").utf8)
     }
 
-    /// Takes a part of the head, up to the empty line. The bytes that are missing at least depend on how
-    /// much of the line's end there is.
+    /// Takes a part of the head, up to the empty line. Asks for no more bytes than the end of the line still needs at least.
     private mutating func takeHead() throws(IOError) {
         guard totalCount < Self.longestReply,
             Array("HTTP/".utf8).starts(with: received.prefix(5)) || received.starts(with: Array("HTTP/".utf8))

@@ -165,7 +165,7 @@ private final class OpeningSteps: EventSource {
         return true
     }
 
-    /// Makes what steps the received bytes allow.
+    /// Advances the handshakes as far as possible.
     private func proceed() {
         guard let opening else { return }
         let connection = opening.connection
@@ -194,7 +194,7 @@ private final class OpeningSteps: EventSource {
 }
 
 extension ProxyNegotiation {
-    /// Makes the steps that the received bytes allow. Returns whether the proxy has connected.
+    /// Advances as far as possible. Returns whether the proxy has connected.
     fileprivate mutating func proceed(over wire: SocketWire) throws -> Bool {
         while !isComplete {
             if !output.isEmpty {

@@ -128,7 +128,7 @@ extension DatagramSocket {
             if socket.isWritable {
                 // A Unix-domain receiver is full, which the kernel does not report.
                 if let deadline, deadline <= arrivals.loop.now { throw .timedOut }
-                // Keeps the processor idle, and is short beside what a receiver needs that is full.
+                // Long enough not to spin, and short beside the time that a full receiver takes.
                 try await DispatchWorkers.sleep(for: .milliseconds(1))
                 return
             }

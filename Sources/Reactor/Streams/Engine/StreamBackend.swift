@@ -110,8 +110,8 @@ protocol StreamBackend: AnyObject, Sendable {
 
 /// What reports that bytes can be moved.
 enum ReadinessSource {
-    /// Nothing, until both halves are announced. An input on a loop is watched, so that its bytes keep their place among what
-    /// the kernel reports.
+    /// Nothing, until both halves are announced. The kernel watches an input on a loop already, so that its bytes keep their
+    /// place among what the kernel reports; a queue's callback has no such place.
     case unannounced
     /// The backend, when the engine asks, and by notifying the engine.
     case backend
@@ -153,14 +153,17 @@ struct Transfer {
 
 /// What an output knows about room for the next write.
 enum Room {
-    /// The last write found enough. Checked before the delegate is called for it.
+    /// The last write found enough. The engine checks before it calls the delegate.
     case assumed
-    /// A check, or the last write, has found some for the next one too.
+    /// A check has found some, or the last write has left some: the delegate is called without a check.
     case found
     /// None until the kernel reports it.
     case full
     /// None until the backend reports it.
     case awaited
+
+    /// Whether the next write probably finds some.
+    var isLikely: Bool { self == .assumed || self == .found }
 }
 
 extension StreamBackend {

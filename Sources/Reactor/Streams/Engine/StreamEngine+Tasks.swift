@@ -120,7 +120,7 @@ extension StreamEngine.State {
 
     fileprivate mutating func takeBack(_ bytes: [UInt8]) -> StreamMachine.Action {
         guard let ending = machine.reopen() else { return .none }
-        // A file finds its end again, and so does memory.
+        // Bytes that the engine keeps come after these. A backend that takes them back finds its end again.
         if self.putBack != nil || !backend.putBack(bytes) {
             let putBack = self.putBack ?? PutBackBytes(ending: ending)
             putBack.bytes.prepend(bytes)

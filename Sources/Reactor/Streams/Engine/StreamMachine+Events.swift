@@ -32,7 +32,8 @@ extension StreamMachine {
         switch report {
         case .none: return .none
         case .made where readinessSource == .unannounced:
-            // The opening comes first: now, in a callback that waits for this one, or once there is a delegate.
+            // The opening comes first. While the delegate is missing, or is being called, it cannot be delivered, and the
+            // repeated report would keep the loop awake.
             return isCallingDelegate || delegateState == .missing ? disarm() : .none
         case .made(let poll):
             // Room is checked before it is delivered. The kernel doesn't report the room of a write buffer.
@@ -63,7 +64,7 @@ extension StreamMachine {
     mutating func note(_ availability: Availability) {
         switch availability {
         case .waiting:
-            if readinessSource == .kernelWhenFull, room == .assumed || room == .found { insertTransfer() }
+            if readinessSource == .kernelWhenFull, room.isLikely { insertTransfer() }
         case .ready:
             guard readinessSource != .unannounced else { return }
             insertTransfer()

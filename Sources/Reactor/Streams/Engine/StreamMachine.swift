@@ -234,7 +234,7 @@ struct StreamMachine {
         lastTransfer = poll
         room = transfer.room
         if transfer.isAtEnd { reachEnd() }
-        if readinessSource == .kernelWhenFull, room == .assumed || room == .found { insertTransfer() }
+        if readinessSource == .kernelWhenFull, room.isLikely { insertTransfer() }
     }
 
     /// Opens a stream again that has ended, because bytes are put back that come before its end.
