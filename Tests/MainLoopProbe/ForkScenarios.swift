@@ -60,6 +60,7 @@ struct ForkedChild {
     let timer = Timer.scheduled(after: .seconds(3600)) { _ in }
     let mailbox = Mailbox<Int> { _, _ in }
     let other = try RunLoopThread(name: "other")
+    let queue = SendQueue(to: .toMemory())
     while !other.runLoop.isWaiting { sched_yield() }
     loop.run(in: .default, until: .now)
     let requests: [(String, () -> Void)] = [
@@ -84,6 +85,15 @@ struct ForkedChild {
             {
                 let texts = [loop.explain(), timer.explain(), source.explain(), mailbox.explain()]
                 precondition(texts.allSatisfy { $0.contains("parent process") }, "\(texts)")
+            }
+        ),
+        (
+            "send by a queue",
+            {
+                do { try queue.send("x") } catch let error as IOError where error.errno == .notSupported {
+                    return
+                } catch {}
+                raise(SIGKILL)
             }
         ),
         ("end the thread", { pthread_exit(nil) }),

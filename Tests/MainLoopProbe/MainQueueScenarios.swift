@@ -55,6 +55,10 @@ import Reactor
         print("empty:", RunLoop.main.run(mode: .default, before: .distantFuture))
         Timer.scheduled(after: .zero) { _ in print("timer") }
         print("with a timer:", RunLoop.main.run(mode: .default, before: .distantFuture))
+        let source = RunLoop.Source {}
+        RunLoop.main.add(source, forMode: .common)
+        print("with a common source:", RunLoop.main.run(mode: .default, before: .distantPast))
+        source.invalidate()
     }
     RunLoop.main.run(mode: .default, before: .distantFuture)
     print("outer has ended")

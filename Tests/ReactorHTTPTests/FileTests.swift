@@ -30,6 +30,14 @@ import Testing
         #expect(target.files == ["file": body])
     }
 
+    @Test func `a file is not asked for in a compressed form, as a body in memory is`() throws {
+        let server = try TestServer.responding { _, _ in response(body: "hello") }
+        #expect(try target.run(server).get().status == 200)
+        #expect(HTTPSession().run(server.url).body == "hello")
+        #expect(HTTPSession { $0.acceptsCompressedBodies = false }.run(server.url).body == "hello")
+        #expect(server.requests.all.map { $0.contains("Accept-Encoding: ") } == [false, true, false])
+    }
+
     @Test func `a status that is not success leaves an older file alone`() throws {
         _ = try target.folder.file("old".utf8)
         let server = try TestServer.responding { _, _ in response("404 Not Found", body: "missing") }

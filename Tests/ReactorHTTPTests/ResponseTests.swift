@@ -27,6 +27,17 @@ import Testing
         #expect(server.requests.all.count == (kind == .invalidResponse ? 1 : 2))
     }
 
+    @Test func `a response that has been delivered in part is not asked for again`() throws {
+        let server = try TestServer.sending("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nabc")
+        let session = HTTPSession { ($0.retries, $0.retryDelay) = (2, .milliseconds(1)) }
+        let trace = Trace()
+        let handler = HTTPDestination.pieces { trace(String(decoding: $0, as: UTF8.self)) }
+        for destination in [handler, .stream(.toMemory())] {
+            #expect(session.run(HTTPRequest(server.url), to: destination).kind == .truncated)
+        }
+        #expect(server.requests.all.count == 2 && trace.all == ["abc"])
+    }
+
     /// 600 KB.
     @Test(arguments: ["fields", "lines of a field", "trailers", "interim responses"])
     func `a head, trailers or interim responses without an end are an error`(place: String) throws {

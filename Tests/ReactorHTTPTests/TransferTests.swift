@@ -156,10 +156,29 @@ import Testing
         let agents: [String?] = ["swift-reactor", "other", nil]
         #expect(HTTPSession.Configuration().userAgent == agents[0])
         for agent in agents { #expect(HTTPSession { $0.userAgent = agent }.run(server.url).kind == nil) }
+        #expect(server.requests.all.count == agents.count)
         for (head, agent) in zip(server.requests.all, agents) {
             let field = agent.map { "User-Agent: \($0)\r\n" }
             #expect(field.map { head.contains($0) } ?? !head.contains("User-Agent"))
         }
+    }
+
+    @Test(arguments: ["length", "chunks", "close"])
+    func `the length of a body is known if the server has announced it`(kind: String) throws {
+        let head = "HTTP/1.1 200 OK\r\n"
+        let server = try TestServer.sending { _, _ in
+            switch kind {
+            case "length": head + "Content-Length: 3\r\n\r\nabc"
+            case "chunks": head + "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+            default: head + "Connection: close\r\n\r\nabc"
+            }
+        }
+        let launch = HTTPSession().launch(server.url)
+        let response = try launch.wait().get()
+        #expect(response.body == Array("abc".utf8))
+        #expect(response.contentLength == (kind == "length" ? 3 : nil))
+        #expect(launch.transfer.progress.bytesExpected == (kind == "length" ? 3 : nil))
+        #expect(launch.transfer.progress.bytesReceived == 3)
     }
 
     @Test func `bytes that are sent again after a redirect are counted once`() throws {

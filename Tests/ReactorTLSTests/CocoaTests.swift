@@ -56,7 +56,7 @@ import Testing
     }
 
     @Test(arguments: [true, false, nil])
-    func `an untrusted certificate is refused unless the settings say that none is checked`(
+    func `an untrusted certificate is refused unless the settings disable validation`(
         checks: Bool?
     ) throws {
         var settings: [String: Any] = ["kCFStreamSSLPeerName": "localhost"]

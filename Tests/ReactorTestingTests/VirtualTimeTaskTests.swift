@@ -95,6 +95,28 @@ import Testing
         #expect(passed == .seconds(5))
     }
 
+    @Test func `a write waits for its turn and for room no longer than its timeout`() async throws {
+        let passed = try await time { loop in
+            let (peer, other) = try SocketPeer.pair()
+            let (connection, executor) = (
+                Connection(descriptor: other, options: .init(writeBufferSize: 0)), loop.executor()
+            )
+            @Sendable func fill(_ timeout: Duration) -> Task<Void, Never> {
+                Task(executorPreference: executor) {
+                    let error = await #expect(throws: IOError.self) {
+                        while true { try await connection.write([1], timeout: timeout) }
+                    }
+                    #expect(error?.errno == .timedOut)
+                }
+            }
+            await fill(.zero).value
+            for task in [fill(.seconds(10)), fill(.seconds(15))] { await task.value }
+            withExtendedLifetime(peer) {}
+            connection.reset()
+        }
+        #expect(passed == .seconds(15))
+    }
+
     @Test func `receiving and accepting in the pool time out in virtual time`() async throws {
         let passed = try await time { loop in
             let address = SocketAddress.ipv4Loopback(port: 0)

@@ -56,15 +56,15 @@ static void make_visits(size_t count, int stay) {
     }
 }
 
-// A newcomer comes after a random number of the others' messages, at most two each. Right after a reply, it would come at the
-// same place in the server's round each time, and that place depends on how fast the server is beside the client.
+// Each newcomer connects after a random number of the others' messages, one for each of them on average. If it connected right
+// after a reply, it would always meet the server at the same place of its iteration, which depends on their relative speed.
 void arrive(size_t busy, size_t count) {
     struct samples none = {0}, samples = {.values = calloc(count, sizeof(int64_t)), .capacity = count};
     struct epoll_event events[256];
     struct visit newcomer = {0};
     int poller = start_exchange(busy, 1, message);
     int64_t time = 0;
-    size_t left = busy; // messages before the next newcomer
+    size_t left = busy; // messages before the next newcomer; 0 while one is connected
     while (samples.count < count) {
         int ready = epoll_wait(poller, events, 256, -1);
         for (int i = 0; i < ready; i++) {

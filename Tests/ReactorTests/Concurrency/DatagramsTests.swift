@@ -80,8 +80,10 @@ import Testing
     @Test func `sending waits for room, until its deadline, and all that was sent arrives`() async throws {
         let (sender, receiver) = try makePair()
         let sent = try await sender.fill()
+        let start = Deadline.now
         let error = await thrownError { try await sender.send([1], timeout: .milliseconds(2)) } as? IOError
         #expect(error?.errno == .timedOut && error?.operation == "send")
+        #expect(start.duration(to: .now) >= .milliseconds(2))
         let more = Task {
             for _ in 0..<sent { try await sender.send([1], timeout: .seconds(600)) }
         }
@@ -104,8 +106,10 @@ import Testing
             }
         }
         #expect((error as? IOError)?.reason == .waitTimedOut)
+        let start = Deadline.now
         let late = await thrownError { try await sender.send([1], to: address, timeout: .milliseconds(2)) }
         #expect((late as? IOError)?.reason == .waitTimedOut)
+        #expect(start.duration(to: .now) >= .milliseconds(2))
         let last = count
         let more = Task { try await sender.send([UInt8(truncatingIfNeeded: last)], to: address) }
         for number in 0...last {

@@ -114,6 +114,27 @@ import Testing
         writer.join()
     }
 
+    @Test(arguments: ["|", "<>"])
+    func `a message may have as many bytes as the limit, though its delimiter comes later`(delimiter: String)
+        async throws
+    {
+        let feed = try TestPipe("four")
+        let input = Carrier(feed.makeInput())
+        let task = TaskPlace.pool.start(on: home.loop) {
+            try await input.value.read(until: Array(delimiter.utf8), limit: 4)
+        }
+        for byte in delimiter {
+            await yieldUntil { feed.isEmpty }
+            feed.put(String(byte))
+        }
+        #expect(try await task.value == Array("four".utf8))
+        feed.put("fives\(delimiter)")
+        let error = await thrownError {
+            _ = try await input.value.read(until: Array(delimiter.utf8), limit: 4)
+        }
+        #expect(error?.errno == .messageTooLong)
+    }
+
     /// A task of the loop reads from memory, which never makes it wait.
     @Test(arguments: Message.allCases)
     func `a task that reads a long message lets its loop make passes, and can be ended meanwhile`(

@@ -151,6 +151,21 @@ import Testing
         }
     }
 
+    @Test func `a read of too few bytes before a reset keeps them, and the error`() async throws {
+        let host = try SocketPeer(listeningAt: .ipv4Loopback(port: 0))
+        let connection = Connection(to: try host.localAddress)
+        connection.streams.input.open()
+        let peer = try host.accept()
+        peer.send(Array("abc".utf8))
+        #expect(try await connection.waitForBytes())
+        peer.reset()
+        let error = await thrownError { _ = try await connection.read(exactly: 4) }
+        #expect(error?.errno == .connectionReset)
+        #expect(try await connection.read() == Array("abc".utf8))
+        let late = await thrownError { _ = try await connection.read() }
+        #expect(late?.errno == .connectionReset)
+    }
+
     @Test(arguments: [true, false])
     func `bytes that an iteration puts back do not open a closed stream again`(isReset: Bool) async throws {
         let (peer, other) = try SocketPeer.pair()

@@ -238,26 +238,34 @@ extension Connection.Event {
         #expect(throws: IOError.self) { try connection.send([UInt8](repeating: 1, count: 10_001)) }
         for _ in 0..<10 { loop.poll() }
         #expect(log.events.isEmpty)
+        // An event for space that is not used does not end the next wait for it.
+        let received = Shared(0)
         var sent = 0
-        while true {
-            do { try connection.send([UInt8](repeating: 2, count: 6000)) } catch let error as IOError {
-                #expect(error.errno == .noBufferSpace)
-                break
+        for _ in 0..<2 {
+            var refusals = 0
+            while refusals < 2 {
+                do {
+                    try connection.send([UInt8](repeating: 2, count: 6000))
+                    (sent, refusals) = (sent + 6000, 0)
+                } catch let error as IOError {
+                    #expect(error.errno == .noBufferSpace)
+                    refusals += 1
+                    for _ in 0..<10 { loop.poll() }
+                }
             }
-            sent += 6000
-        }
-        #expect((0..<10_000).contains(connection.writableCount))
-        log.events = []
-        let (received, total) = (Shared(0), sent)
-        let reader = try JoinableThread {
-            while received.value < total, let bytes = peer.receive(upTo: 65_536), !bytes.isEmpty {
-                received.update { $0 += bytes.count }
+            #expect((0..<6000).contains(connection.writableCount))
+            log.events = []
+            let total = sent
+            let reader = try JoinableThread {
+                while received.value < total, let bytes = peer.receive(upTo: 65_536), !bytes.isEmpty {
+                    received.update { $0 += bytes.count }
+                }
             }
+            run { log.events.contains(.hasSpaceAvailable) }
+            reader.join()
+            #expect(received.value == total)
         }
-        run { log.events.contains(.hasSpaceAvailable) }
         try connection.send([])
-        reader.join()
-        #expect(received.value == total)
     }
 
     @Test func `what was sent arrives though the connection is closed at once`() throws {

@@ -157,6 +157,34 @@ import Testing
         connection.close()
     }
 
+    @Test(arguments: [true, false])
+    func `sending, and its end, throw why the connection has ended`(isReset: Bool) async throws {
+        let (connection, _) = try pair()
+        try await connection.open()
+        if isReset { connection.reset() } else { connection.close() }
+        let reason: Errno = isReset ? .connectionAbort : .badFileDescriptor
+        #expect(await thrownError { try finishNow(connection) }?.errno == reason)
+        #expect(await thrownError { try connection.send("late") }?.errno == reason)
+    }
+
+    @Test func `a message fails the connection if there is no descriptor to send the rest by`() async {
+        await #expect(processExitsWith: .success) {
+            try onAThread {
+                let (peer, other) = try SocketPeer.pair()
+                let size = 8_000_000
+                let connection = Connection(descriptor: other, options: .init(writeBufferSize: size))
+                connection.open(delegate: Echo())
+                RunLoop.current.poll()
+                let error = #expect(throws: IOError.self) {
+                    try withoutDescriptors { try connection.send([UInt8](repeating: 1, count: size)) }
+                }
+                #expect(error?.errno == .tooManyOpenFiles)
+                #expect(connection.state == .failed)
+                withExtendedLifetime(peer) {}
+            }
+        }
+    }
+
     @Test func `a write behind an end fails`() async throws {
         let (connection, peer) = try pair()
         let writing = Task { try await connection.write([UInt8](repeating: 1, count: 1_000_000)) }

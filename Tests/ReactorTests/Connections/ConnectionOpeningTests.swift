@@ -4,12 +4,12 @@ import ReactorTesting
 import SystemPackage
 import Testing
 
-/// What opens a connection, and what a delegate gets that ends it meanwhile.
+/// Which calls open a connection, and what is delivered after a close in a callback.
 @Suite(.runLoop) struct ConnectionOpeningTests {
     enum Reading: CaseIterable, Sendable {
         case chunk, buffer, count, end, first, delimiter, chunks, lines, messages
 
-        /// Reads an empty line by a connection.
+        /// Reads an empty line from `connection`.
         nonisolated(nonsending) func read(_ connection: Connection) async throws {
             var buffer: [UInt8] = []
             switch self {
@@ -40,6 +40,33 @@ import Testing
         #expect(peer.receiveToEnd() == Array("answer".utf8))
     }
 
+    @Test(arguments: [true, false])
+    func `an attempt to open a connection that fails or is cancelled closes it`(isCancelled: Bool)
+        async throws
+    {
+        let full = try FullServer()
+        let connection = Connection(to: isCancelled ? full.address : refusingAddress())
+        let opening = Task.immediate { try await connection.open() }
+        if isCancelled { opening.cancel() }
+        let error = await thrownError { try await opening.value }
+        #expect(isCancelled ? error is CancellationError : error?.errno == .connectionRefused)
+        #expect(connection.state == (isCancelled ? .closed : .failed) && connection.descriptor == nil)
+        let again = await thrownError { try await connection.write("late") }
+        #expect(again?.errno == .badFileDescriptor)
+    }
+
+    @Test(arguments: [true, false])
+    func `the label of a connection is in its description and in its errors`(isWritten: Bool) async throws {
+        let connection = Connection(to: refusingAddress())
+        #expect("\(connection)" == "connection to \(refusingAddress())")
+        connection.label = "upstream"
+        #expect("\(connection)" == "connection to \(refusingAddress()) 'upstream'")
+        let error = await thrownError {
+            if isWritten { try await connection.write("x") } else { try await connection.open() }
+        }
+        #expect((error as? IOError)?.label == "upstream" && connection.label == "upstream")
+    }
+
     /// Closes the connection in a nested run that has met its next event.
     private final class Closer: ConnectionDelegate {
         private(set) var eventCount = 0
@@ -55,8 +82,7 @@ import Testing
         }
     }
 
-    @Test func `an event that a nested run has met is not delivered after the connection was closed`() throws
-    {
+    @Test func `an event that became pending in a nested run is not delivered after a close`() throws {
         for closes in [false, true] {
             let (peer, other) = try SocketPeer.pair()
             let (connection, delegate) = (Connection(descriptor: other), Closer(closes: closes))

@@ -259,6 +259,20 @@ import Testing
         }
     }
 
+    @Test(arguments: [nil, Duration.seconds(5)])
+    func `an attempt to connect ends after 75 seconds, or as the options say`(timeout: Duration?) throws {
+        try withVirtualTime { time in
+            let full = try FullServer()
+            let options = timeout.map { Connection.Options(connectTimeout: $0) } ?? .init()
+            let connection = Connection(to: full.address, options: options)
+            connection.open(delegate: Lazy())
+            time.advance(by: (timeout ?? .seconds(75)) - .milliseconds(1))
+            #expect(connection.state == .opening)
+            time.advance(by: .milliseconds(2))
+            #expect((connection.error as? IOError)?.reason == .system(.timedOut))
+        }
+    }
+
     @Test func `a connection that is being made is not idle`() throws {
         try withVirtualTime { time in
             let listener = try SocketPeer(listeningAt: .ipv4Loopback(port: 0), backlog: 0)

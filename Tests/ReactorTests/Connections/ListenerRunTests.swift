@@ -58,6 +58,20 @@ import Testing
         #expect(failures.value == [.invalidArgument])
     }
 
+    @Test func `a task that throws a CancellationError has no error to report`() async throws {
+        let (connections, failures) = (try connections(), Shared(0))
+        let server = Task {
+            try await connections.run(connectionErrors: { _, _ in failures.update { $0 += 1 } }) {
+                if try await $0.read(exactly: 1) == [0] { throw CancellationError() }
+                throw Errno.canceled
+            }
+        }
+        for text in ["\0", "other", "\0"] { _ = try echo(text, at: connections.localAddress) }
+        connections.drain()
+        try await server.value
+        #expect(failures.value == 1)
+    }
+
     @Test func `a socket that is passed on is served when its first owner has closed it`() async throws {
         let first = try connections()
         let second = try home.loop.connections(descriptor: #require(first.descriptor).duplicate())
@@ -295,6 +309,33 @@ import Testing
         first.shutDown()
         #expect(first.receiveToEnd() == [])
         waitUntil { (try? echo("3", at: connections.localAddress)) == Array("3".utf8) }
+        connections.close()
+        try await server.value
+    }
+
+    @Test func `the end of a connection makes room for one more of its peer's`() async throws {
+        let connections = try connections()
+        let server = Task {
+            try await connections.run(limitPerPeer: 2) { connection in
+                for try await chunk in connection.chunks() { try await connection.write(chunk) }
+            }
+        }
+        /// A connection that has been answered; nil if it was refused.
+        func connect() throws -> SocketPeer? {
+            let peer = try SocketPeer(connectedTo: connections.localAddress)
+            peer.send("x")
+            return peer.receive(1) == Array("x".utf8) ? peer : nil
+        }
+        let (first, second) = (try connect(), try connect())
+        first?.shutDown()
+        #expect(first?.receiveToEnd() == [])
+        var third: SocketPeer?
+        waitUntil {
+            third = try? connect()
+            return third != nil
+        }
+        #expect(try connect() == nil)
+        for peer in [second, third] { peer?.close() }
         connections.close()
         try await server.value
     }

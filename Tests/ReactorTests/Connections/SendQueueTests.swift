@@ -250,6 +250,25 @@ func numbers(_ bytes: [UInt8]) -> [Int]? {
         #expect(numbers(bytes) == Array(0..<count))
     }
 
+    @Test func `the least limit has room for one message`() async throws {
+        let sink = try await Sink(.connection, limit: 64)
+        try sink.queue.send([UInt8](repeating: 1, count: 64))
+        let tooLong = #expect(throws: IOError.self) { try sink.queue.send([UInt8](repeating: 1, count: 65)) }
+        #expect(tooLong?.errno == .messageTooLong)
+    }
+
+    @Test(arguments: [true, false])
+    func `a limit that has room for no message traps`(isStream: Bool) async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            [isStream] in
+            _ =
+                isStream
+                ? SendQueue(to: OutputStream.toMemory(), limit: 63)
+                : SendQueue(to: Connection(to: .ipv4Loopback(port: 9)), limit: 63)
+        }
+        #expect(result.message.contains("SendQueue.limit must be at least 64, not 63"))
+    }
+
     // MARK: Room
 
     @Test func `a message whose key waits replaces it, and no more is dropped than it is longer`()

@@ -9,12 +9,17 @@ import Testing
 private let limits = HandoffLimits(chunkSize: 100, bytesInFlight: 300)
 
 @Suite(.runLoop) struct HandoffCancelTests {
-    @Test(arguments: [true, false])
-    func `a hand-off that its processor cancels ends after the chunk, suspended or not`(isSuspended: Bool) {
+    enum Suspension: CaseIterable { case none, before, after }
+
+    @Test(arguments: Suspension.allCases)
+    func `a hand-off that its processor cancels ends after the chunk, suspended or not`(
+        suspension: Suspension
+    ) {
         let report = collect(InputStream(path: "/dev/zero"), limits: limits) { taken, handoff in
             guard taken == 300 else { return }
+            if suspension == .before { handoff.suspend() }
             handoff.cancel()
-            if isSuspended { handoff.suspend() }
+            if suspension == .after { handoff.suspend() }
         }
         #expect(report?.ending.name == "cancelled")
         #expect(report?.byteCount == 400 && report?.output.count == 400)

@@ -195,7 +195,7 @@ extension [UInt8] {
     }
 
     @Test func `a varint has at most ten bytes`() {
-        // The last one tells the highest bit of 64.
+        // The tenth holds the highest of the 64 bits.
         var longest = Framer.varintPrefix()
         #expect(longest.cut([[UInt8](repeating: 0x80, count: 9) + [0]]) == ([[]], nil))
         var tooLong = Framer.varintPrefix()

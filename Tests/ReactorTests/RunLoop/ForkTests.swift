@@ -7,7 +7,9 @@ import Testing
         "run", "run before", "current", "schedule", "add a timer", "add a source", "cancel", "interest",
         "perform", "perform and wait", "enqueue a job", "wake", "stop", "stop a thread",
     ]
-    private static let harmless = ["invalidate", "ask", "explain", "end the thread", "nothing"]
+    private static let harmless = [
+        "invalidate", "ask", "explain", "send by a queue", "end the thread", "nothing",
+    ]
 
     private static let probes = [
         Probe(

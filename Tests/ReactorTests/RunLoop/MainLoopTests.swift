@@ -20,7 +20,10 @@ import Testing
         Probe(
             "nested in a main-queue block, timers fire, blocks wait, and nothing is left to run for",
             "nested in a drain",
-            ["empty: false", "timer", "with a timer: true", "outer has ended", "inner block"]),
+            [
+                "empty: false", "timer", "with a timer: true", "with a common source: true",
+                "outer has ended", "inner block",
+            ]),
         Probe("nested in a timer, the main queue is served", "nested in a timer", ["block", "true"]),
         Probe(
             "the main loop runs main-actor jobs, those after a suspension in later drains", "main actor",

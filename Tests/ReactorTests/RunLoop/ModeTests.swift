@@ -89,6 +89,16 @@ import Testing
             trace.all == [modes[199].rawValue, "shared"] + modes.dropLast().reversed().map(\.rawValue))
     }
 
+    @Test func `a timer in a mode beyond the thirty-second fires in its other modes, too`() {
+        let modes = [.default, (0..<40).map { RunLoop.Mode("a timer's \($0)") }[39]]
+        for mode in modes {
+            let timer = Timer(fireDate: .now) { _ in trace(mode.rawValue) }
+            for other in modes { loop.add(timer, forMode: other) }
+            loop.poll(mode)
+        }
+        #expect(trace.all == modes.map(\.rawValue))
+    }
+
     @Test(
         .runLoop(timeLimit: .seconds(60)),
         arguments: [

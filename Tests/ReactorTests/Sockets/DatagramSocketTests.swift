@@ -28,7 +28,7 @@ import Testing
         server.close()
     }
 
-    @Test func `a file at a socket's path is not replaced, and what it is the socket of does not matter`()
+    @Test func `binding replaces neither a file nor the socket file of a closed socket`()
         throws
     {
         let folder = TemporaryFolder()

@@ -121,10 +121,13 @@ import Testing
                     contentsOf: source.file, range: 4..<20, accepted: &accepted)
             }
             #expect(accepted == 6 && error?.errno == .noData)
+            try await fixture.output.writeAll(contentsOf: source.file, range: 0..<2, accepted: &accepted)
+            #expect(accepted == 2)
             #expect((error as? IOError)?.subject == "descriptor \(source.file.rawValue)")
             try await fixture.output.writeAll("more")
             fixture.closeBoth()
-            #expect(try fixture.peer.receiveToEnd() == Array(pattern(10)[4...]) + Array("more".utf8))
+            let sent = pattern(10)[4...] + pattern(10)[..<2]
+            #expect(try fixture.peer.receiveToEnd() == Array(sent) + Array("more".utf8))
         }
     }
 

@@ -71,6 +71,16 @@ import Testing
         #expect(folder.names == [])
     }
 
+    @Test(arguments: [true, false])
+    func `closing connections removes the file of their socket, unless it is passed on`(isPassedOn: Bool)
+        throws
+    {
+        let connections = try RunLoop.current.connections(at: address)
+        if isPassedOn { connections.removesFile = false }
+        connections.close()
+        #expect(folder.names == (isPassedOn ? ["socket"] : []))
+    }
+
     @Test func `the address of a running server is in use, even if its backlog is full`() throws {
         let living = try listen(.init(backlog: 0))
         // To ask fills the backlog.

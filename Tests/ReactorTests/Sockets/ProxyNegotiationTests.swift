@@ -115,7 +115,7 @@ import Testing
         #expect(Self.failure(Self.proxy(.socks4, user: "a\0b"), []) == Self.reason(.cannotBeEncoded))
     }
 
-    @Test func `SOCKS 4a has users and names of at most 255 bytes, and no name without any`() throws {
+    @Test func `SOCKS 4a refuses empty host names, and users and host names of more than 255 bytes`() throws {
         let granted: [UInt8] = [0, 90, 0, 0, 0, 0, 0, 0]
         let (longest, long) = (String(repeating: "a", count: 255), String(repeating: "a", count: 256))
         let (sent, _) = try Self.run(

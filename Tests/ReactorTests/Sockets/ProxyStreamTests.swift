@@ -121,7 +121,7 @@ import Testing
 
     // MARK: Configuration
 
-    @Test func `a Unix-domain address has no way through a proxy, and a socket that exists needs none`()
+    @Test func `a Unix-domain address cannot be reached through a proxy, and an existing socket ignores one`()
         async throws
     {
         let listening = try SocketServer(.path)

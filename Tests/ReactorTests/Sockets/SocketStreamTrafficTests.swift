@@ -81,6 +81,21 @@ import Testing
         #expect(received == sent)
     }
 
+    @Test func `a write buffer that gets another size takes as much`() throws {
+        let (fixture, loop) = (try SocketFixture(.descriptor, isNarrow: true), RunLoop.current)
+        fixture.output.writeBufferSize = 1
+        try fixture.start(Recorder(), Recorder())
+        while fixture.output.hasSpaceAvailable {
+            _ = fixture.output.writeOnce(pattern(100_000))
+            loop.settle()
+        }
+        fixture.output.writeBufferSize = 5000
+        #expect(
+            fixture.output.hasSpaceAvailable
+                && (4000...5000).contains(fixture.output.writeOnce(pattern(9000))))
+        fixture.releaseStreams()
+    }
+
     @Test func `a write buffer takes no more than its size beyond what the kernel takes`() throws {
         let (fixture, writer) = (try SocketFixture(.descriptor, isNarrow: true), Recorder())
         fixture.output.writeBufferSize = 1000

@@ -97,6 +97,28 @@ import Testing
         }
     }
 
+    @Test
+    func `a path is relative to the folder at the opening, and a new file has the mode that umask leaves`()
+        async
+    {
+        await #expect(processExitsWith: .success) {
+            try onAThread {
+                let (made, used) = (TemporaryFolder(), TemporaryFolder())
+                chdir(made.path.string)
+                let (output, input) = (OutputStream(path: "file"), InputStream(path: "file"))
+                chdir(used.path.string)
+                umask(0o027)
+                output.open()
+                #expect(output.write("text") == 4)
+                output.close()
+                #expect(made.names == [] && used.names == ["file"])
+                var status = stat()
+                #expect(stat(used.path("file"), &status) == 0 && status.st_mode & 0o777 == 0o640)
+                #expect(input.readAll() == "text")
+            }
+        }
+    }
+
     @Test func `bytes written on and off a loop arrive in order`() throws {
         let (output, bytes) = (OutputStream(path: newPath), pattern(4_000_000))
         output.open()

@@ -24,6 +24,24 @@ import Testing
         #expect(calls == 1 && freed.value && !source.isValid)
     }
 
+    @Test func `all sources of a process, on any loop, hear how it has ended`() throws {
+        let child = try ChildProcess.shell("read line; exit 3", standardInput: .stream)
+        let (process, elsewhere) = (child.process, Answer<ChildProcess.Termination.Reason>())
+        let other = try RunLoopThread(name: "other")
+        try other.runLoop.performSynchronously {
+            let source = ProcessSource(process) { elsewhere.give($1.reason) }
+            try RunLoop.current.add(source, forMode: .default)
+        }
+        var reasons: [ChildProcess.Termination.Reason] = []
+        for _ in 0..<2 {
+            try loop.add(ProcessSource(process) { reasons.append($1.reason) }, forMode: .default)
+        }
+        child.standardInput!.writeAllAndClose("\n")
+        #expect(loop.run(in: .default) == .finished)
+        #expect(reasons + [elsewhere.wait()] == Array(repeating: .exited(status: 3), count: 3))
+        other.stop()
+    }
+
     @Test func `a cancelled source is not called, and the child continues`() throws {
         let child = try ChildProcess.shell("cat", standardInput: .stream)
         let source = ProcessSource(child.process) { _, _ in Issue.record("called after it was cancelled") }

@@ -172,7 +172,8 @@ import Testing
         await #expect(processExitsWith: .success) {
             let process = try ChildProcess.shell("exec sleep 1000") { $0.group = .new }.process
             process.terminate(killAfter: .seconds(1000), group: true)
-            #expect(process.wait()?.reason == .signalled(.terminate, dumpedCore: false))
+            let termination = try onAThread { process.wait() }
+            #expect(termination?.reason == .signalled(.terminate, dumpedCore: false))
             #expect(process.termination != nil && ChildProcess.exists(process.processIdentifier))
         }
     }

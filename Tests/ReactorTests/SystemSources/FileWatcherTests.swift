@@ -70,6 +70,16 @@ import Testing
         watch.finish(paths: 0, folders: 0)
     }
 
+    @Test func `a folder that is watched again, without those below it, reports none of them`() throws {
+        tree.make("a/")
+        try watch.watch(recursively: true)
+        try watch.watch()
+        tree.make("a/file", "file")
+        #expect(try watch.take() == [.created(tree("file"))])
+        watch.watcher.unwatch(tree.path)
+        watch.finish(paths: 0, folders: 0)
+    }
+
     @Test(arguments: [true, false])
     func `paths vanish with a folder above them that is moved`(isWithinTree: Bool) throws {
         tree.make("a/", "a/b/", "a/b/c/")
