@@ -58,6 +58,7 @@ extension Connection {
     func openHalves() {
         halves.input.open()
         halves.output.open()
+        if halves.output.streamStatus == .opening { halves.output.engine.refresh() }
     }
 }
 
