@@ -62,6 +62,15 @@ package final class LoopOwned<Value>: Sendable {
     /// Whether the calling thread is the loop's.
     package var isOnLoopThread: Bool { owner.isCurrent }
 
+    /// Calls `body` with the value when the loop's thread collects what other threads have posted, in any mode. Does nothing once
+    /// that thread has ended, nor in a child of fork(2).
+    ///
+    /// For what deregisters a descriptor that the caller is about to close: its number may be used again at once, and only blocks
+    /// would come after the loop's registration of another stream.
+    func performBeforeBlocks(_ body: @escaping @Sendable (Value) -> Void) {
+        inbox.post { [self] _ in body(value) }
+    }
+
     /// Calls `body` with the value on the loop's thread, in a pass in the default mode. Does nothing once that thread has
     /// ended, nor in a child of fork(2).
     func perform(_ body: @escaping @Sendable (Value) -> Void) {

@@ -1,3 +1,4 @@
+import Dispatch
 import Glibc
 import Reactor
 import ReactorTestSupport
@@ -34,6 +35,42 @@ import Testing
             #expect(output.write([4]) == 1)
             #expect(peer.receiveRecord()?.bytes == [4])
             output.close()
+        }
+    }
+
+    private final class Counter: StreamDelegate, Sendable {
+        let count = Shared(0)
+
+        func stream(_ aStream: Stream, handle eventCode: Stream.Event) {
+            if eventCode == .hasBytesAvailable { count.update { $0 += 1 } }
+        }
+    }
+
+    @Test func `a socket with the number of one whose handshake was given up gets its events`() async {
+        // Alone in a process, so that nothing else takes the number.
+        await #expect(processExitsWith: .success) {
+            let (client, (peer, later)) = (try SocketPeer.pair(), try SocketPeer.pair())
+            let number = client.1.rawValue
+            let connection = Connection(descriptor: client.1)
+            #expect(connection.streams.input.protect(by: MaskingSecurity()))
+            for half in [connection.streams.input, connection.streams.output] as [Stream] { half.open() }
+            #expect(client.0.receive(1).count == 1, "the handshake has begun")
+            let (loop, held, ended) = (try streamsLoop(), Answer<Void>(), Answer<Void>())
+            loop.perform {
+                held.give(())
+                ended.wait()
+            }
+            try onAThread { held.wait() }
+            connection.close()
+            #expect(fcntl(later.rawValue, F_DUPFD_CLOEXEC, number) == number)
+            let (input, counter) = (InputStream(descriptor: FileDescriptor(rawValue: number)), Counter())
+            input.delegate = counter
+            input.setDispatchQueue(DispatchQueue(label: "events"))
+            input.open()
+            ended.give(())
+            peer.send([1])
+            try onAThread { counter.count.wait { $0 > 0 ? () : nil } }
+            input.close()
         }
     }
 

@@ -43,7 +43,7 @@ final class SocketOpening: Sendable {
     }
 
     /// Cancels the opening. No step that has not begun is made.
-    func cancel() { takeSteps()?.perform { $0.cancel() } }
+    func cancel() { takeSteps()?.performBeforeBlocks { $0.cancel() } }
 
     private func takeSteps() -> LoopOwned<OpeningSteps>? {
         state.withLock { state in
