@@ -213,7 +213,10 @@ private final class ConnectionDelivery: StreamDelegate {
         handle(event, ofInput: isInput)
         while !waiting.isEmpty, !isClosed {
             let next = waiting.removeFirst()
-            handle(next.event, ofInput: next.isInput)
+            // What the delegate has read, or written, since then: the stream delivers what there is now.
+            let isTransfer = next.event == .hasBytesAvailable || next.event == .hasSpaceAvailable
+            let half = next.isInput ? connection.halves.input : connection.halves.output
+            if !isTransfer || half.engine.awaitsTransfer { handle(next.event, ofInput: next.isInput) }
         }
         isCalling = false
     }
@@ -236,8 +239,8 @@ private final class ConnectionDelivery: StreamDelegate {
         if peerHasEnded, !isClosed, connection.halves.output.streamStatus == .atEnd { connection.close() }
     }
 
-    /// Delivers the bytes that arrived before the error, as long as the delegate takes them, and then the error. An input that has
-    /// failed itself has none left.
+    /// Delivers the bytes that arrived before the error, as long as the delegate takes them, and then the error. An input
+    /// that has failed itself has none left.
     private func fail() {
         while !isClosed, connection.halves.input.hasBytesAvailable {
             connection.hasReceived.store(false, ordering: .relaxed)

@@ -74,8 +74,8 @@ extension SendQueue {
         private(set) var droppedCount = 0
         private(set) var replacedCount = 0
         private(set) var failure: (any Error)?
-        /// Whether the output ends after the messages that there are.
-        var isEnding = false
+        /// How many tasks wait for the end of the output, or whether it has ended: then no more messages are accepted.
+        var enderCount = 0
         private var writers = Queue<Writer>()
         private var flushes: [Flush] = []
         private var writeCount: UInt8 = 0
@@ -93,7 +93,7 @@ extension SendQueue.State {
 
     mutating func put(_ message: SendQueue.Message) -> SendQueue.Put {
         if failure != nil { return .waits }
-        if isEnding { return .comesTooLate }
+        if enderCount > 0 { return .comesTooLate }
         guard cost + growth(by: message) <= limit else { return .hasNoRoom }
         if let key = message.key, let number = numbers[key] {
             cost += growth(by: message)
@@ -136,8 +136,11 @@ extension SendQueue.State {
             cost -= oldest.cost
             if let key = oldest.key, key == message.key { replacedCount += 1 } else { droppedCount += 1 }
         }
-        let put = put(message)
-        return put == .hasNoRoom ? append(message) : put
+        var put = put(message)
+        if put == .hasNoRoom { put = append(message) }
+        // A long message may have left more room than this one needs.
+        admit()
+        return put
     }
 
     private mutating func takeFirst() -> SendQueue.Message? {

@@ -167,7 +167,7 @@ public final class SendQueue: Sendable {
     ///   again.
     /// - Throws: As ``flush(timeout:)``.
     nonisolated(nonsending) public func finish(timeout: Duration? = nil) async throws {
-        sender.state.withLock { $0.isEnding = true }
+        sender.state.withLock { $0.enderCount += 1 }
         do {
             try await waiting(timeout, #isolation) { (deadline, place) throws(Errno) in
                 // Tasks that wait for room put their messages behind the flush.
@@ -176,9 +176,10 @@ public final class SendQueue: Sendable {
             }
             defer { connection?.turns.pass() }
             if let failure = sender.failure { throw failure }
+            if engine.status != .closed, engine.status != .notOpen { _ = try engine.isFlushed() }
             try end()
         } catch {
-            sender.state.withLock { $0.isEnding = false }
+            sender.state.withLock { $0.enderCount -= 1 }
             throw error
         }
         connection?.closeAfterBothEnds()

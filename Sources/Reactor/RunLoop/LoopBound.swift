@@ -62,11 +62,11 @@ package final class LoopOwned<Value>: Sendable {
     /// Whether the calling thread is the loop's.
     package var isOnLoopThread: Bool { owner.isCurrent }
 
-    /// Calls `body` with the value when the loop's thread collects what other threads have posted, in any mode. Does nothing once
-    /// that thread has ended, nor in a child of fork(2).
+    /// Calls `body` with the value when the loop's thread collects what other threads have posted, in any mode. Does
+    /// nothing once that thread has ended, nor in a child of fork(2).
     ///
-    /// For what deregisters a descriptor that the caller is about to close: its number may be used again at once, and only blocks
-    /// would come after the loop's registration of another stream.
+    /// For what deregisters a descriptor that the caller is about to close. Its number may be used again at once, and a
+    /// block would come after the registration of another stream with that number.
     func performBeforeBlocks(_ body: @escaping @Sendable (Value) -> Void) {
         inbox.post { [self] _ in body(value) }
     }

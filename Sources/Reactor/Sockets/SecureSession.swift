@@ -44,8 +44,8 @@ package protocol SocketSecurity: Sendable {
     func makeSession(toHost host: String?, peer: String) throws -> any SecureSession
 }
 
-/// Makes securities of Cocoa's properties. ReactorTLS implements it, in a program that links that, and declares the conformance of
-/// ``SocketSecurities``.
+/// Makes securities of Cocoa's properties. ReactorTLS implements it, in a program that links that, and declares the
+/// conformance of ``SocketSecurities``.
 package protocol SocketSecurityBridge {
     /// What a level requires.
     ///

@@ -286,6 +286,52 @@ extension Connection.Event {
         #expect(closed.receive() == [] && closed.writableCount == 0)
     }
 
+    @Test func `bytes that a callback has received in a nested run are not announced after it`() throws {
+        let (connection, peer) = try connect()
+        log.takesBytes = false
+        var received: [UInt8] = []
+        log.respond = { [loop, log] connection, event in
+            guard event == .hasSpaceAvailable, received.isEmpty else { return }
+            peer.send("hello")
+            for _ in 0..<10 { loop.poll() }
+            received = connection.receive()
+            log.events = []
+        }
+        run { !received.isEmpty }
+        for _ in 0..<10 { loop.poll() }
+        #expect(received == Array("hello".utf8) && log.events.isEmpty)
+        peer.send("more")
+        run { log.events.contains(.hasBytesAvailable) }
+        connection.close()
+    }
+
+    @Test(arguments: [true, false])
+    func `room that a callback has used in a nested run is not announced after it`(ends: Bool) throws {
+        let (connection, peer) = try connect()
+        var isUsed = false
+        log.respond = { [loop, log] connection, event in
+            guard event == .hasBytesAvailable, !isUsed else { return }
+            try? connection.send("x")
+            for _ in 0..<10 { loop.poll() }
+            if ends { try? connection.sendEnd() }
+            while connection.writableCount > 0 {
+                guard (try? connection.send([UInt8](repeating: 1, count: connection.writableCount))) != nil
+                else {
+                    break
+                }
+            }
+            isUsed = true
+            log.events = []
+        }
+        run { log.events.contains(.hasSpaceAvailable) }
+        peer.send([1])
+        run { isUsed }
+        for _ in 0..<10 { loop.poll() }
+        #expect(log.events.isEmpty)
+        _ = peer.receive(1)
+        connection.close()
+    }
+
     @Test func `a delegate that runs the loop is not called again meanwhile`() throws {
         let (connection, peer) = try connect()
         var (depth, hasAnswered) = (0, false)

@@ -311,6 +311,49 @@ func numbers(_ bytes: [UInt8]) -> [Int]? {
         #expect(error?.errno == .noBufferSpace)
     }
 
+    @Test(arguments: ["/dev/full", "/nonexistent/file"])
+    func `the end of a file that cannot be written throws why`(path: String) async throws {
+        let queue = SendQueue(to: OutputStream(path: FilePath(path)))
+        try? queue.send("record")
+        let error = await thrownError { try await queue.finish() }
+        #expect(error?.errno == (path == "/dev/full" ? .noSpace : .noSuchFileOrDirectory))
+    }
+
+    @Test func `messages are refused as long as one task ends the output, though another gives up`()
+        async throws
+    {
+        let (peer, other) = try SocketPeer.pair()
+        let connection = Connection(descriptor: other)
+        let queue = SendQueue(to: connection)
+        let write = Task { try await connection.write(pattern(1 << 23)) }
+        #expect(peer.receive(1) == Array(pattern(1)))
+        let finish = Task { try await queue.finish() }
+        await yieldUntil { (try? queue.send("early")) == nil }
+        let late = await thrownError { try await queue.finish(timeout: .milliseconds(1)) }
+        #expect(late?.errno == .timedOut)
+        #expect(await thrownError { try queue.send("late") }?.errno == .brokenPipe)
+        let reader = try JoinableThread { _ = peer.receiveToEnd() }
+        try await write.value
+        try await finish.value
+        reader.join()
+    }
+
+    @Test func `a write gets the room that a long message has left which was dropped`() async throws {
+        let (peer, other) = try SocketPeer.pair()
+        let connection = Connection(descriptor: other, options: .init(writeBufferSize: 0))
+        let queue = SendQueue(to: connection, limit: 4000, overflow: .dropOldest)
+        let write = Task { try await connection.write(pattern(1 << 23)) }
+        #expect(peer.receive(1) == Array(pattern(1)))
+        // The first is on its way, as soon as the write has ended.
+        for count in [64, 3800] { try queue.send([UInt8](repeating: 1, count: count)) }
+        let waiting = Task.immediate { try await queue.write([UInt8](repeating: 2, count: 200)) }
+        try queue.send([UInt8](repeating: 3, count: 200))
+        try await waiting.value
+        #expect(queue.droppedCount == 1)
+        connection.reset()
+        _ = try? await write.value
+    }
+
     @Test func `a write gets the room that one before it has given up`() async throws {
         let sink = try await Sink(.connection, limit: 100_500)
         let queue = sink.queue

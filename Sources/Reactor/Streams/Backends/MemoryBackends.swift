@@ -32,8 +32,8 @@ final class MemoryInput: InputBackend {
         return Transfer(count: count, isAtEnd: range.upperBound == byteCount)
     }
 
-    /// Moves the position back. False if `bytes` are not the last ones that were read, because a framer has left out a delimiter
-    /// between them.
+    /// Moves the position back. False if `bytes` are not the last ones that were read, because a framer has left out a
+    /// delimiter between them.
     func putBack(_ bytes: [UInt8]) -> Bool {
         readCount.withLock { readCount in
             let start = readCount - bytes.count

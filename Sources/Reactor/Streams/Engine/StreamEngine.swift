@@ -183,6 +183,9 @@ final class StreamEngine: Sendable {
 
     var isOpen: Bool { state.withLock { $0.machine.isOpen } }
 
+    /// Whether nothing has been read or written since the last event for that.
+    var awaitsTransfer: Bool { state.withLock { $0.machine.isOpen && $0.machine.isUnacknowledged } }
+
     /// Whether the stream was closed, which a failed one's status does not show.
     var isClosed: Bool { state.withLock { $0.machine.isClosed } }
 
