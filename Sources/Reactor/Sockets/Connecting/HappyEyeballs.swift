@@ -98,9 +98,13 @@ final class HappyEyeballs {
             return nil
         case EINPROGRESS, EINTR:
             let attempt = Attempt(socket) { [weak self] in self?.settle($0) }
-            try RunLoop.current.register(attempt, forMode: .default)
+            // First: the loop may have to cancel the race before it registers anything.
             attempts.append(attempt)
-            return Self.attemptDelay
+            do throws(Errno) { try RunLoop.current.register(attempt, forMode: .default) } catch {
+                attempts.removeAll { $0 === attempt }
+                throw error
+            }
+            return hasEnded ? nil : Self.attemptDelay
         case EAGAIN where address.family == .unix:
             addresses = [address] + addresses
             return Self.retryDelay

@@ -287,7 +287,7 @@ final class WriteBuffer: Sendable {
         let (hasLost, sender) = drop(error)
         if hasLost { engine.noteLostBytes(error) }
         callFlushCallbacks()
-        sender?.performBeforeBlocks { $0.end() }
+        sender?.perform { $0.end() }
     }
 
     /// Drops the bytes, and accepts no more. Returns whether there were any, and the sender.
