@@ -290,7 +290,7 @@ extension Connection.Event {
         let (connection, peer) = try connect()
         log.takesBytes = false
         var received: [UInt8] = []
-        log.respond = { [loop, log] connection, event in
+        log.respond = { [loop, unowned log] connection, event in
             guard event == .hasSpaceAvailable, received.isEmpty else { return }
             peer.send("hello")
             for _ in 0..<10 { loop.poll() }
@@ -309,7 +309,7 @@ extension Connection.Event {
     func `room that a callback has used in a nested run is not announced after it`(ends: Bool) throws {
         let (connection, peer) = try connect()
         var isUsed = false
-        log.respond = { [loop, log] connection, event in
+        log.respond = { [loop, unowned log] connection, event in
             guard event == .hasBytesAvailable, !isUsed else { return }
             try? connection.send("x")
             for _ in 0..<10 { loop.poll() }

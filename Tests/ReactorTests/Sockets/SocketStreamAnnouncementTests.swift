@@ -104,6 +104,7 @@ import Testing
         }
         #expect((1..<10).contains(passes.value))
         fixture.closeBoth()
+        thread.stop()
     }
 
     enum Other: CaseIterable {
