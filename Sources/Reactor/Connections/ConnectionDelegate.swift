@@ -263,5 +263,4 @@ private final class ConnectionDelivery: StreamDelegate {
             }
         delegate.connection(connection, handle: connectionEvent)
     }
-
 }
