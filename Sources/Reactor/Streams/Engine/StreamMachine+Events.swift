@@ -32,9 +32,9 @@ extension StreamMachine {
         switch report {
         case .none: return .none
         case .made where readinessSource == .unannounced:
-            // The opening comes first. While the delegate is missing, or is being called, it cannot be delivered, and the
-            // repeated report would keep the loop awake.
-            return isCallingDelegate || delegateState == .missing ? disarm() : .none
+            // The opening comes first. While the delegate is missing, it cannot be delivered, and the repeated report would
+            // keep the loop awake.
+            return delegateState == .missing ? disarm() : .none
         case .made(let poll):
             // Room is checked before it is delivered. The kernel doesn't report the room of a write buffer.
             if readinessSource == .kernelWhenFull {
