@@ -282,6 +282,7 @@ private struct RoomCredit: ~Copyable, Sendable {
     init(ofNew isNew: Bool) { bytes = Atomic(isNew ? 1 : 0) }
 
     /// Takes what a write of `wanted` bytes has used. Returns what is known of the room for the next one.
+    @inline(__always)
     func use(_ count: Int, of wanted: Int) -> Room {
         let isFull = count < wanted
         let left = isFull ? 0 : max(0, bytes.load(ordering: .relaxed) - count - Self.overhead)

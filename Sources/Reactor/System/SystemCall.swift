@@ -116,12 +116,14 @@ extension SystemCall {
     }
 
     /// Receives pending bytes (recv(2)): 0 at the end, nil if none are pending.
+    @inline(__always)
     package static func receive(from socket: CInt, into buffer: inout MutableRawSpan) throws(Errno) -> Int? {
         try count(
             buffer.withAddress { unsafe reactor_receive(socket, $0, $1) })
     }
 
     /// Sends as many bytes as the socket has room for (send(2)); returns 0 if it has none.
+    @inline(__always)
     package static func send(_ bytes: RawSpan, to socket: CInt) throws(Errno) -> Int {
         try count(bytes.withAddress { unsafe reactor_send(socket, $0, $1) }) ?? 0
     }

@@ -27,6 +27,7 @@ extension StreamMachine {
     /// The kernel reports that bytes can be moved, and does so in every poll until they have been. Ending the
     /// registration and making it again takes two system calls, so it stays until the kernel repeats a
     /// report.
+    @inline(__always)
     private mutating func note(_ report: Report) -> Action {
         guard isOpen else { return .none }
         switch report {
