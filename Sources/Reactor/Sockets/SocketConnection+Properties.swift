@@ -237,7 +237,7 @@ extension SocketConnection {
     /// The peer, as an error names it.
     var subject: String {
         switch origin {
-        case .host(let host, let port): host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
+        case .host(let host, let port): endpointName(host, port)
         case .address(let address), .descriptor(_, peer: let address?):
             address == .unixUnnamed ? "a Unix-domain peer" : "\(address)"
         case .descriptor(let number, peer: nil): descriptorName(number)

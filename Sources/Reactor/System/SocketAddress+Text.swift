@@ -75,13 +75,17 @@ extension SocketAddress: LosslessStringConvertible {
     /// socket without a name. Control bytes, `%`, and bytes that are not UTF-8 become %XX.
     public var description: String {
         switch storage {
-        case .ipv4(_, let port): "\(host!):\(port)"
-        case .ipv6(_, let port, _, _): "[\(host!)]:\(port)"
+        case .ipv4(_, let port), .ipv6(_, let port, _, _): endpointName(host!, port)
         case .unix(let bytes) where bytes.first == 0: "unix-abstract:" + percentEncoded(bytes.dropFirst())
         case .unix(let bytes): "unix:" + percentEncoded(bytes[...])
         case .other(let family, let bytes): "\(family), \(bytes.count) bytes"
         }
     }
+}
+
+/// A host and a port, as addresses and errors name them. An IPv6 address is in brackets.
+func endpointName(_ host: String, _ port: UInt16) -> String {
+    host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
 }
 
 // MARK: - Numbers

@@ -167,8 +167,6 @@ extension RunLoop.Source {
     /// Whether a loop is performing the source.
     var isPerforming: Bool { state.withLock { $0.loops.values.contains { $0.isPerforming } } }
 
-    var isInLoop: Bool { state.withLock { $0.loops.values.contains { !$0.membership.isEmpty } } }
-
     // MARK: On the loop's thread
 
     /// Makes the entries follow the modes, and calls `scheduled` for modes that became common after the thread that

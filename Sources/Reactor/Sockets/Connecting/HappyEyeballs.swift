@@ -173,19 +173,15 @@ extension [SocketAddress] {
     ///
     /// The family of the first address comes first. Addresses of one family keep their order, which the
     /// resolver provides according to RFC 6724.
-    ///
-    /// - Parameter firstCount: The number of addresses of the first family that come before one of another
-    ///   family.
-    package func interleavingFamilies(firstCount: Int = 1) -> [SocketAddress] {
+    package func interleavingFamilies() -> [SocketAddress] {
         guard let family = first?.family else { return [] }
         var preferred = filter { $0.family == family }[...]
         var others = filter { $0.family != family }[...]
-        var result = Array(preferred.prefix(Swift.max(firstCount, 1)))
-        preferred = preferred.dropFirst(result.count)
-        while let other = others.popFirst() {
-            result.append(other)
-            if let next = preferred.popFirst() { result.append(next) }
+        var result: [SocketAddress] = []
+        while let next = preferred.popFirst() {
+            result.append(next)
+            if let other = others.popFirst() { result.append(other) }
         }
-        return result + preferred
+        return result + others
     }
 }

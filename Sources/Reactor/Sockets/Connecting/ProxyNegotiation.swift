@@ -219,7 +219,7 @@ extension ProxyNegotiation.Target {
     /// The host and the port.
     var text: String {
         switch self {
-        case .name(let name, let port): name.contains(":") ? "[\(name)]:\(port)" : "\(name):\(port)"
+        case .name(let name, let port): endpointName(name, port)
         case .address(let address): "\(address)"
         }
     }

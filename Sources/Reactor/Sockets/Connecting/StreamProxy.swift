@@ -39,7 +39,7 @@ public struct StreamProxy: Hashable, Sendable {
     }
 
     /// The host and the port, as errors name them.
-    var name: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+    var name: String { endpointName(host, port) }
 
     /// The error of a connection that has failed before the proxy has connected: names the proxy.
     func failure(_ error: any Error) -> any Error {
