@@ -63,10 +63,12 @@ extension SocketConnection {
 
     /// The opening has succeeded or failed.
     ///
+    /// - Parameter deregister: Ends the opening's registration of the socket, before the halves' loops make theirs: these would
+    ///   wait for it.
     /// - Returns: False, and nothing has happened, if there is another handshake to make, because the connection was protected
     ///   meanwhile.
     @discardableResult
-    func finishOpening(_ error: (any Error)?) -> Bool {
+    func finishOpening(_ error: (any Error)?, deregister: () -> Void = {}) -> Bool {
         let (isLast, isWanted) = state.withLock { state in
             if error == nil, channel?.isEstablished == false { return (false, false) }
             state.details?.opening = nil
@@ -74,6 +76,7 @@ extension SocketConnection {
             state.connecting = error.map { .failed($0) } ?? .ready
             return (true, true)
         }
+        if isLast { deregister() }
         if isLast, let error { fail(errno(for: error), on: nil) }
         guard isLast, isWanted, error == nil else { return isLast }
         wakeWaiters()

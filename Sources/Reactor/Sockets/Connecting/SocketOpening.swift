@@ -59,9 +59,11 @@ final class SocketOpening: Sendable {
     /// - Returns: False if another thread has protected the connection meanwhile: then there is another handshake to make.
     @discardableResult
     fileprivate func end(_ error: (any Error)?) -> Bool {
-        let isCancelled = state.withLock { $0.isCancelled }
-        guard isCancelled || connection.finishOpening(error) else { return false }
-        takeSteps()?.value.cancel()
+        func cancelSteps() { takeSteps()?.value.cancel() }
+        guard state.withLock({ $0.isCancelled }) else {
+            return connection.finishOpening(error, deregister: cancelSteps)
+        }
+        cancelSteps()
         return true
     }
 }
