@@ -203,4 +203,25 @@ private final class Party: ConnectionDelegate {
         }
         #expect(lines.count == 3)
     }
+    @Test func `clients that a full backlog keeps waiting are served when there is room`() throws {
+        let lines = try compare(parts: 4) { log in
+            var options = Listener.Options()
+            options.backlog = 1
+            let listener = try Listener(.ipv4Loopback(port: 0), options: options) { _, connection in
+                connection.close()
+            } acceptErrors: { _, error in
+                log.note("\(error)")
+            }
+            let clients = (0..<4).map { _ in
+                let client = Connection(to: listener.localAddress)
+                client.open(delegate: Party("client", log))
+                return client
+            }
+            Timer.scheduled(after: .milliseconds(200)) { _ in
+                try? RunLoop.current.add(listener, forMode: .common)
+            }
+            return (listener, clients)
+        }
+        #expect(lines == Array(repeating: "client has received 0 bytes and the end", count: 4))
+    }
 }

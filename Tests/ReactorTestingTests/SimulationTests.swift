@@ -262,6 +262,25 @@ import Testing
         }
     }
 
+    @Test func `each of many clients is served though the backlog is full`() throws {
+        try withSimulation { world in
+            var options = Listener.Options()
+            options.backlog = 1
+            let listener = try Listener(.ipv4Any(port: 7000), options: options) { _, connection in
+                connection.open(delegate: Echo())
+            } acceptErrors: { _, _ in
+            }
+            try RunLoop.current.add(listener, forMode: .common)
+            let clients = (0..<40).map { _ in
+                Caller(Connection(to: .ipv4Loopback(port: 7000)), sending: "x")
+            }
+            world.time.advance(by: .seconds(2))
+            #expect(clients.count { $0.answer == "x" } == clients.count)
+            for client in clients { client.connection.close() }
+            listener.close()
+        }
+    }
+
     @Test func `a server that has too many open files accepts later`() throws {
         try withSimulation { world in
             let listener = try listen(.ipv4Any(port: 7000))

@@ -123,13 +123,15 @@ extension SimulatedNetwork {
         retry(attempt) { $0.send($1) }
     }
 
-    /// As TCP: after one second, two more, and so on, six times (tcp_syn_retries, tcp(7)).
+    /// As TCP: after one second, two more, and so on, six times (tcp_syn_retries, tcp(7)). Attempts that began at once are
+    /// repeated one after another: the server accepts a connection in between, so that a full backlog has room for the next.
     private func retry(
         _ attempt: ConnectionAttempt, _ again: @escaping (SimulatedNetwork, ConnectionAttempt) -> Void
     ) {
         attempt.tryCount += 1
         let isLast = attempt.tryCount > 6
-        after(.seconds(1 << (attempt.tryCount - 1)), attempt) {
+        let delay = Duration.seconds(1 << (attempt.tryCount - 1)) + .nanoseconds(attempt.number)
+        after(delay, attempt) {
             if isLast { $0.finish($1, .failure(.timedOut)) } else { again($0, $1) }
         }
     }
