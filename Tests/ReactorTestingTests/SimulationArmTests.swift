@@ -224,4 +224,30 @@ private final class Party: ConnectionDelegate {
         }
         #expect(lines == Array(repeating: "client has received 0 bytes and the end", count: 4))
     }
+
+    @Test(arguments: [nil, true] as [Bool?])
+    func `an IPv6 socket receives over IPv4 unless it excludes that`(isIPv6Only: Bool?) throws {
+        let lines = try compare(parts: 1) { log in
+            func socket(_ name: String, _ address: SocketAddress) throws -> DatagramSocket {
+                var options = DatagramSocket.Options()
+                options.isIPv6Only = isIPv6Only
+                let socket = try DatagramSocket(boundTo: address, options: options) { _, _, metadata in
+                    let sender = metadata.sender.map { "\($0)" } ?? ""
+                    log.note("\(name) receives from \(sender.prefix { $0 != "." })")
+                    log.end()
+                } events: { _, _ in
+                }
+                try RunLoop.current.add(socket, forMode: .default)
+                return socket
+            }
+            let first = try socket("IPv6", .ipv6Any(port: 0))
+            let second = try? socket("IPv4", .ipv4Any(port: first.localAddress.port!))
+            let client = try DatagramSocket(boundTo: .ipv4Any(port: 0)) { _, _, _ in
+            } events: { _, _ in
+            }
+            _ = try client.send("x", to: .ipv4Loopback(port: first.localAddress.port!))
+            return (first, second, client)
+        }
+        #expect(lines == [isIPv6Only == true ? "IPv4 receives from 127" : "IPv6 receives from [::ffff:127"])
+    }
 }

@@ -53,7 +53,7 @@ package protocol Network: AnyObject, Sendable {
 
     /// A datagram socket for IP addresses.
     func datagramSocket(_ family: SocketAddress.Family) throws(Errno) -> FileDescriptor
-    func bindDatagrams(of socket: FileDescriptor, to address: SocketAddress) throws(Errno)
+    func bindDatagrams(of socket: FileDescriptor, to address: SocketAddress, isIPv6Only: Bool) throws(Errno)
     func connectDatagrams(of socket: FileDescriptor, to peer: SocketAddress) throws(Errno)
     /// sendto(2), which never lacks room.
     func send(_ bytes: RawSpan, from socket: FileDescriptor, to address: SocketAddress?) throws(Errno)

@@ -12,6 +12,7 @@ final class SimulatedDatagramSocket {
     let name: SocketAddress
     /// The address that it is bound to.
     var local: SocketAddress?
+    var isIPv6Only = false
     var peer: SocketAddress?
     /// Whether no socket has received an earlier datagram.
     var hasBeenRefused = false
@@ -33,7 +34,7 @@ final class SimulatedDatagramSocket {
     /// Whether it receives what `source` sends to `target`.
     func receives(from source: SocketAddress, at target: SocketAddress) -> Bool {
         guard let local, isOpen else { return false }
-        return local.includes(target) && (peer.map { $0.unmapped == source } ?? true)
+        return local.includes(target, isIPv6Only: isIPv6Only) && (peer.map { $0.unmapped == source } ?? true)
     }
 }
 
@@ -62,16 +63,19 @@ extension SimulatedNetwork {
         return socket
     }
 
-    func bindDatagrams(of descriptor: FileDescriptor, to address: SocketAddress) throws(Errno) {
+    func bindDatagrams(
+        of descriptor: FileDescriptor, to address: SocketAddress, isIPv6Only: Bool = false
+    ) throws(Errno) {
         let socket = try socket(descriptor)
         try checkBinding(address, on: socket.host)
         let address = address.port == 0 ? address.with(port: choosePort(on: socket.host)) : address
         let isTaken = datagramSockets.contains { other in
             guard other.host === socket.host, other.isOpen, let local = other.local else { return false }
-            return local.includes(address.unmapped) || address.includes(local.unmapped)
+            return local.includes(address.unmapped, isIPv6Only: other.isIPv6Only)
+                || address.includes(local.unmapped, isIPv6Only: isIPv6Only)
         }
         if isTaken { throw .addressInUse }
-        socket.local = address
+        (socket.local, socket.isIPv6Only) = (address, isIPv6Only)
     }
 
     func connectDatagrams(of descriptor: FileDescriptor, to peer: SocketAddress) throws(Errno) {

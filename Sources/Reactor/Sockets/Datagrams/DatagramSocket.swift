@@ -173,7 +173,8 @@ public final class DatagramSocket: EventSource {
     private func bind(to address: SocketAddress) throws(IOError) {
         try attempt(.bind, "\(address)") { () throws(Errno) in
             if let network = simulation {
-                try network.bindDatagrams(of: openDescriptor, to: address)
+                try network.bindDatagrams(
+                    of: openDescriptor, to: address, isIPv6Only: options.isIPv6Only ?? false)
             } else {
                 try openDescriptor.bind(to: address)
             }
