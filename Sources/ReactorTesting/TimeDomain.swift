@@ -51,8 +51,8 @@ final class TimeDomain: TimeSource {
 
     // MARK: The threads
 
-    /// The task that has entered; nil for none.
-    private let task = currentTask
+    /// The domain of the call that the current task is in, or was made in; nil for none.
+    @TaskLocal static var ofTask: TimeDomain?
     private let taskThreads = TaskThreads(ofTestOn: TestScope.currentThread)
     /// Whether the test is a task that the loop serves.
     private let servesTask: Bool
@@ -70,13 +70,13 @@ final class TimeDomain: TimeSource {
 
     static func refuseNesting() -> Never {
         fatalError(
-            "withVirtualTime and withSimulation: this thread has virtual time already, by a call around this one or another test's."
+            "withVirtualTime and withSimulation: this thread has virtual time already, by a call around this one or its task, or by another test's."
         )
     }
 
     /// The domain of the calling thread, if another task has entered it: on the main actor tests take turns.
     static var ofAnotherTask: TimeDomain? {
-        guard let domain = currentTimeSource as? TimeDomain, domain.task != currentTask else { return nil }
+        guard let domain = currentTimeSource as? TimeDomain, domain !== ofTask else { return nil }
         return domain
     }
 
@@ -470,6 +470,3 @@ func fileNumber(of descriptor: CInt) -> UInt64 {
     var status = stat()
     return unsafe fstat(descriptor, &status) == 0 ? UInt64(status.st_ino) : 0
 }
-
-/// Identifies the current task; nil outside of one.
-private var currentTask: Int? { unsafe withUnsafeCurrentTask { unsafe $0?.hashValue } }

@@ -197,8 +197,8 @@ public final class VirtualTime: Sendable {
 ///   - seed: Determines the order in which descriptors and streams are served that are ready at the same time; see
 ///     ``seeds(_:)``. With nil it is the kernel's order.
 ///   - body: The test.
-/// - Precondition: Not called inside `withVirtualTime`. On the main actor, a call while another test has the main thread's
-///   virtual time uses that, whatever its seed.
+/// - Precondition: Not called inside `withVirtualTime`, nor in a task that was made inside. On the main actor, a call while
+///   another test has the main thread's virtual time uses that, whatever its seed.
 @available(
     *, noasync, message: "await withVirtualTime, in a suite with the trait runLoop or on an actor of a loop"
 )
@@ -208,7 +208,7 @@ public func withVirtualTime<Result>(
     if let other = TimeDomain.ofAnotherTask { return try body(VirtualTime(other)) }
     let domain = TimeDomain.enter(seed: seed, servesTask: false)
     defer { domain.leave() }
-    return try body(VirtualTime(domain))
+    return try TimeDomain.$ofTask.withValue(domain) { try body(VirtualTime(domain)) }
 }
 
 /// Calls `body` with virtual time on the calling thread; see ``VirtualTime``.
@@ -222,11 +222,12 @@ public func withVirtualTime<Result>(
 /// - Parameters:
 ///   - seed: As in the variant for synchronous tests.
 ///   - body: The test.
-/// - Precondition: Not called inside `withVirtualTime`. The task is on the same thread at the end.
+/// - Precondition: Not called inside `withVirtualTime`, nor in a task that was made inside. The task is on the same thread at
+///   the end.
 nonisolated(nonsending) public func withVirtualTime<Result>(
     seed: UInt64? = nil, _ body: nonisolated(nonsending) (VirtualTime) async throws -> Result
 ) async rethrows -> Result {
     let domain = await TimeDomain.enterFromTask("withVirtualTime", seed: seed)
     defer { domain.leave() }
-    return try await body(VirtualTime(domain))
+    return try await TimeDomain.$ofTask.withValue(domain) { try await body(VirtualTime(domain)) }
 }

@@ -148,4 +148,43 @@ import Testing
         }
         #expect(result.message.contains(misuse.words), "\(result.message)")
     }
+    enum Nesting: CaseIterable, Codable {
+        case asyncLet, group, unstructured, inVirtualTime, ofVirtualTime
+
+        func commit() async {
+            switch self {
+            case .asyncLet:
+                await withSimulation { _ async in
+                    async let inner: Void = withSimulation { _ async in }
+                    await inner
+                }
+            case .group:
+                await withSimulation { _ in
+                    await withTaskGroup { $0.addTask { await withSimulation { _ async in } } }
+                }
+            case .unstructured:
+                await withSimulation { _ in await Task { await withSimulation { _ async in } }.value }
+            case .inVirtualTime:
+                await withVirtualTime { _ async in
+                    async let inner: Void = withSimulation { _ async in }
+                    await inner
+                }
+            case .ofVirtualTime:
+                await withSimulation { _ async in
+                    async let inner: Void = withVirtualTime { _ async in }
+                    await inner
+                }
+            }
+        }
+    }
+
+    @Test(arguments: Nesting.allCases)
+    func `a task of a test with virtual time cannot begin another`(nesting: Nesting) async {
+        let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
+            [nesting] in
+            let thread = try RunLoopThread(name: "test")
+            await withTaskExecutorPreference(thread.runLoop.executor()) { await nesting.commit() }
+        }
+        #expect(result.message.contains(Misuse.nested.words), "\(result.message)")
+    }
 }

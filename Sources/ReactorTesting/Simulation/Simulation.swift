@@ -8,7 +8,7 @@ public import Testing
 ///     ``seeds(_:)``. With REACTOR_SEED=17:reset-connection-4-0 in the environment a simulation with the seed 17 has that
 ///     deviation only; see `simulate(seeds:)`.
 ///   - body: The test.
-/// - Precondition: Not called inside `withVirtualTime` or `withSimulation`.
+/// - Precondition: Not called inside `withVirtualTime` or `withSimulation`, nor in a task that was made inside.
 @available(*, noasync, message: "await withSimulation, in a suite with the trait runLoop")
 public func withSimulation<Result>(
     seed: UInt64 = 0, _ body: (World) throws -> Result
@@ -23,7 +23,8 @@ public func withSimulation<Result>(
 /// - Parameters:
 ///   - seed: As in the variant for synchronous tests.
 ///   - body: The test.
-/// - Precondition: Not called inside `withVirtualTime` or `withSimulation`. The task is on the same thread at the end.
+/// - Precondition: Not called inside `withVirtualTime` or `withSimulation`, nor in a task that was made inside. The task is on
+///   the same thread at the end.
 nonisolated(nonsending) public func withSimulation<Result>(
     seed: UInt64 = 0, _ body: nonisolated(nonsending) (World) async throws -> Result
 ) async rethrows -> Result {
@@ -97,7 +98,9 @@ final class SimulationRun {
     func call<Result>(_ body: (World) throws -> Result) rethrows -> Result {
         let domain = TimeDomain.enter(seed: seed, servesTask: false, simulation: self)
         defer { leave(domain) }
-        return try body(World(domain.simulation!, VirtualTime(domain)))
+        return try TimeDomain.$ofTask.withValue(domain) {
+            try body(World(domain.simulation!, VirtualTime(domain)))
+        }
     }
 
     nonisolated(nonsending) func callAsync<Result>(
@@ -105,7 +108,9 @@ final class SimulationRun {
     ) async rethrows -> Result {
         let domain = await TimeDomain.enterFromTask("withSimulation", seed: seed, simulation: self)
         defer { leave(domain) }
-        return try await body(World(domain.simulation!, VirtualTime(domain)))
+        return try await TimeDomain.$ofTask.withValue(domain) {
+            try await body(World(domain.simulation!, VirtualTime(domain)))
+        }
     }
 
     /// Calls `body`, whose issues are recorded as known ones. Returns whether there was any.
