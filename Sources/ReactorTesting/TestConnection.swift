@@ -154,7 +154,7 @@ final class SocketPair {
     /// Closes the client's end, which no stream has got.
     func closeClientEnd() {
         _ = Glibc.close(clientEnd)
-        if isOpen { Self.awaitEnd(of: relayEnd) }
+        clientHasClosed()
     }
 
     /// The client is about to end its output. It could not be reset afterwards, unless a byte of it stays unread.
@@ -170,16 +170,8 @@ final class SocketPair {
 
     private var unreadCount: Int { Int(reactor_queued_bytes(relayEnd, UInt(FIONREAD))) }
 
-    /// The client has closed its end, or a duplicate, or the listener that has not accepted it. Waits for copies of other
-    /// processes, but not of this one.
-    func clientHasClosed(_ file: UInt64) {
-        guard isOpen, !Self.isHungUp(relayEnd) else { return }
-        let hasDuplicate = (0..<Self.mostDescriptors).contains { fileNumber(of: $0) == file }
-        if !hasDuplicate { Self.awaitEnd(of: relayEnd) }
-    }
-
-    /// A test with more descriptors waits a tenth of a second in vain.
-    private static let mostDescriptors: CInt = 4096
+    /// The client has closed its end, or the listener that has not accepted it.
+    func clientHasClosed() { if isOpen { Self.awaitEnd(of: relayEnd) } }
 
     /// Closes the relay's end. The client then reads the end, even while a child that was forked at this moment has a copy.
     func close() {

@@ -253,6 +253,8 @@ import Testing
             try client.connection.sendEnd()
             world.time.runUntilIdle()
             #expect(server.answer == text && server.hasEnded && server.error == nil)
+            // The buffer has closed a duplicate of the descriptor.
+            #expect(client.connection.localAddress == server.connection.peerAddress)
             try server.connection.send("the answer")
             server.connection.close()
             world.time.runUntilIdle()

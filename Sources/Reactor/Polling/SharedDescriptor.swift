@@ -237,7 +237,11 @@ extension SharedDescriptor {
 
     /// Another descriptor of the same open file (fcntl(2), `F_DUPFD_CLOEXEC`); nil if the kernel refuses one.
     func duplicate() -> SharedDescriptor? {
-        owned { fcntl($0, F_DUPFD_CLOEXEC, 0) }
+        owned { number in
+            let copy = fcntl(number, F_DUPFD_CLOEXEC, 0)
+            if copy >= 0 { currentTimeSource?.network?.hasDuplicated(copy) }
+            return copy
+        }
     }
 
     /// The same pipe or terminal, opened again for writing without blocking; nil if it cannot be, and for the master of a

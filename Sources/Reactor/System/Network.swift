@@ -32,6 +32,8 @@ package protocol Network: AnyObject, Sendable {
     /// The connection of `socket` is about to be shut down: its peer finds that it was reset.
     func willReset(_ socket: CInt)
 
+    /// A descriptor, which may be any file's, has been duplicated.
+    func hasDuplicated(_ descriptor: CInt)
     /// Closes a descriptor, which may be any file's.
     func close(_ descriptor: CInt)
 

@@ -81,9 +81,15 @@ extension SimulatedNetwork {
         for connection in connections { connection.willReset(file) }
     }
 
+    func hasDuplicated(_ descriptor: CInt) { duplicateCounts[fileNumber(of: descriptor), default: 0] += 1 }
+
     func close(_ descriptor: CInt) {
         let file = fileNumber(of: descriptor)
         _ = Glibc.close(descriptor)
+        if let count = duplicateCounts[file] {
+            duplicateCounts[file] = count > 1 ? count - 1 : nil
+            return
+        }
         ends[file] = nil
         for connection in connections { connection.hasClosed(file) }
     }
@@ -282,12 +288,12 @@ final class SimulatedConnection {
         }
     }
 
-    /// Called when a file of the process has been closed.
+    /// Called when the last descriptor of a file has been closed.
     func hasClosed(_ file: UInt64) {
-        if pairs.client.clientFile == file { pairs.client.clientHasClosed(file) }
+        if pairs.client.clientFile == file { pairs.client.clientHasClosed() }
         // The server's end is closed with the listener if it was not accepted.
         if pairs.server.clientFile == file || pairs.server.clientEnd < 0 && listener == file {
-            pairs.server.clientHasClosed(file)
+            pairs.server.clientHasClosed()
         }
     }
 

@@ -35,6 +35,8 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
     var pending: [SocketAddress: SimulatedConnection] = [:]
     /// The addresses of connections' ends, by file.
     var ends: [UInt64: (local: SocketAddress, peer: SocketAddress)] = [:]
+    /// How many descriptors more than one the library has, by file.
+    var duplicateCounts: [UInt64: Int] = [:]
     var datagramSockets: [SimulatedDatagramSocket] = []
     var datagramCount = 0
     private var lastPorts: [Int: UInt16] = [:]

@@ -193,6 +193,7 @@ private struct DescriptorReserve {
     mutating func check(duplicating number: CInt) throws(Errno) {
         guard isReached else { return }
         let next = OwnedDescriptor(try SystemCall.make { fcntl(number, F_DUPFD_CLOEXEC, 0) })
+        currentTimeSource?.network?.hasDuplicated(number)
         readLimit()
         guard Int(next.number) < first else { throw .tooManyOpenFiles }
         isReached = false
