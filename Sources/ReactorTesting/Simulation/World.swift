@@ -40,6 +40,8 @@ public import Reactor
 ///   the peer without a loss of bytes that were sent before.
 /// - A peer that has closed its connection, or reset it, is found by the next write, and not by an event, while the input has
 ///   ended. Closing a connection with unread input ends it, and does not reset it.
+/// - A client that finds the backlog of a listener full is connected when it tries again and there is room. The kernel may
+///   report it as connected before there is.
 /// - A partition does not stop a datagram or an attempt to connect that is in flight when it begins.
 /// - A connection waits for as long as a partition lasts: it does not fail after a quarter of an hour.
 /// - A datagram that no socket receives is reported by the next `send` of a connected socket, and not by an event. The receive
