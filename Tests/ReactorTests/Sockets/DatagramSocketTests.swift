@@ -152,6 +152,23 @@ import Testing
         #expect(inflow.events == [.hasSpaceAvailable] && !socket.isValid)
     }
 
+    @Test func `a socket that its receiver closes does not report space`() throws {
+        let (descriptor, other) = try Channel.datagrams.open()
+        defer { try? other.close() }
+        let socket = try DatagramSocket(descriptor: descriptor) { socket, _, _ in
+            socket.close()
+        } events: { [inflow] in
+            inflow.events.append($1)
+        }
+        try loop.add(socket, forMode: .default)
+        var sent = 0
+        while try socket.send("x") { sent += 1 }
+        for _ in 0..<sent { _ = other.readOne() }
+        try other.writeAll("in".utf8)
+        loop.serve { !socket.isValid }
+        #expect(inflow.events.isEmpty)
+    }
+
     // MARK: Errors
 
     /// A socket that is connected to itself, so the kernel refuses datagrams from others.
