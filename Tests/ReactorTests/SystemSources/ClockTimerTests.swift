@@ -31,6 +31,14 @@ import Testing
         #expect(events == [.fired(count: 1), .fired(count: 1)])
     }
 
+    @Test func `a cancelled timer may get a date, and does not fire`() throws {
+        let timer = try ClockTimer(.bootTime, at: nil) { _, _ in Issue.record("It has fired.") }
+        try loop.add(timer, forMode: .default)
+        timer.cancel()
+        timer.fireDate = ClockTimer.Clock.bootTime.now
+        #expect(loop.run(in: .default) == .finished && !timer.isValid)
+    }
+
     @Test func `an interval keeps its phase, and missed firings are one`() throws {
         try withVirtualTime { time in
             let (clock, interval) = (ClockTimer.Clock.bootTime, Duration.seconds(2))
