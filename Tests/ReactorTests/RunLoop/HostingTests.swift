@@ -158,6 +158,18 @@ private func isReadable(_ descriptor: FileDescriptor, within milliseconds: Int32
         #expect(trace.all == [name, name, "custom"])
     }
 
+    @Test func `a handler that sets another mode and then the former one changes nothing`() throws {
+        let hosting = try RunLoop.Hosting(loop)
+        Timer.scheduled(after: .zero) { _ in
+            try? hosting.setMode(.tracking)
+            try? hosting.setMode(.default)
+            let later = Timer.scheduled(after: .milliseconds(1)) { _ in stop("\(loop.currentMode!)") }
+            loop.add(later, forMode: .tracking)
+        }
+        host(hosting)
+        #expect(hosting.mode == .default && trace.all == [name])
+    }
+
     @Test func `a mode that is set in a run of the host's own code begins after that run`() throws {
         let hosting = try RunLoop.Hosting(loop)
         Timer.scheduled(after: .zero) { _ in
