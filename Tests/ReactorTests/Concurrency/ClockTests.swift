@@ -110,6 +110,21 @@ import Testing
         #expect(value == 42)
     }
 
+    @Test func `a cancelled task gets the result of an operation that ignores its cancellation`() async throws
+    {
+        let clock = home.loop.clock()
+        let task = Task {
+            try await clock.withDeadline(.now + .seconds(3600)) {
+                while !Task.isCancelled { await Task.yield() }
+                // The task that waits for the deadline ends first.
+                try await Task.detached { try await clock.sleep(for: .milliseconds(1)) }.value
+                return 42
+            }
+        }
+        task.cancel()
+        #expect(try await task.value == 42)
+    }
+
     @Test func `an operation that is cancelled for another reason is not late`() async throws {
         let thread = try RunLoopThread(name: "ended")
         let ended = thread.runLoop.clock()
