@@ -195,6 +195,24 @@ import Testing
         }
     }
 
+    @Test func `signals that come while none is awaited are one each`() async {
+        await #expect(processExitsWith: .success) {
+            let thread = try RunLoopThread(name: "signals")
+            let events = try thread.runLoop.signals([.terminate, .userDefinedOne, .userDefinedTwo])
+            for signal in [.terminate, .userDefinedOne, .terminate] as [Signal] {
+                try deliver(signal, to: thread)
+            }
+            deliver(SIGUSR2)
+            var signals: [Signal] = []
+            for try await signal in events {
+                signals.append(signal)
+                if signal == .userDefinedTwo { break }
+            }
+            #expect(signals == [.terminate, .userDefinedOne, .userDefinedTwo])
+            await thread.shutDown()
+        }
+    }
+
     @Test func `what cannot be watched is an error of the sequence, which ends with it`() async throws {
         #expect(throws: IOError(.watch, "SIGKILL", .invalidArgument)) { try loop.signals([.kill]) }
         let file = try FileDescriptor.open("/proc/self/exe", .readOnly)
@@ -239,6 +257,20 @@ extension Result<Bool, any Error> {
         case .failure(let error): error is CancellationError
         }
     }
+}
+
+/// Sends a signal, and returns when the thread's loop has served it.
+private func deliver(_ signal: Signal, to thread: RunLoopThread) throws {
+    let received = Shared(false)
+    let witness = try thread.runLoop.performAndWait {
+        let source = try SignalSource(signal) { _, _ in received.value = true }
+        try RunLoop.current.add(source, forMode: .default)
+        return Carrier(source)
+    }
+    deliver(signal.rawValue)
+    waitUntil { received.value }
+    // After the pass that has served the signal.
+    for _ in 0..<2 { thread.runLoop.performAndWait { witness.value.cancel() } }
 }
 
 /// Releases `events`, and waits for the loop's next pass.
