@@ -178,6 +178,19 @@ import Testing
         }
     }
 
+    @Test func `a process that has left the group does not delay the end of the program`() async throws {
+        let folder = TemporaryFolder()
+        let file = folder.path("number")
+        let script =
+            "setsid sh -c 'echo $$ >$0.new; mv $0.new $0; exec sleep 1000' $0 & until [ -e $0 ]; do :; done; yes"
+        let error = try await runError {
+            try await ChildProcess.run("sh", ["-c", script, file], outputLimit: 5)
+        }
+        #expect(error.reason == .outputLimitExceeded(5))
+        let number = String(decoding: try #require(content(of: file)), as: UTF8.self)
+        kill(try #require(Int32(number.dropLast())), SIGKILL)
+    }
+
     @Test func `a program that has been run leaves no process`() async throws {
         let result = try await ChildProcess.run("sh", ["-c", "echo $$"])
         let number = String(decoding: result.standardOutput, as: UTF8.self)
