@@ -68,6 +68,17 @@ import Testing
         connection.reset()
     }
 
+    @Test func `a message that is being sent when the connection is closed counts as dropped`() async throws {
+        let sink = try await Sink(.connection, limit: 20_000_000)
+        let (queue, connection) = (sink.queue, try #require(sink.connection))
+        try queue.send(record(1, 800_000))
+        let flush = Task.immediate { try await queue.flush() }
+        connection.close()
+        #expect(await thrownError { try await flush.value } is IOError)
+        #expect(queue.droppedCount == 1)
+        connection.reset()
+    }
+
     @Test func `a write that finds that the peer has gone throws`() async throws {
         let sink = try await Sink(.connection)
         sink.peer?.close()
