@@ -91,6 +91,20 @@ import Testing
     }
 
     @Test(arguments: StreamKind.allCases)
+    func `a delegate that has not answered a transfer event gets it again on the new loop`(kind: StreamKind)
+        throws
+    {
+        let (fixture, counter) = (try Fixture(kind), Counter())
+        let thread = try RunLoopThread(name: "former")
+        fixture.stream.start(counter, on: thread.runLoop)
+        counter.wait { $0.contains(kind.transferEvent.rawValue) }
+        fixture.stream.schedule(in: loop, forMode: .default)
+        loop.serve { counter.events.value.count == 3 }
+        #expect(counter.events.value.suffix(2) == [kind.transferEvent.rawValue, kind.transferEvent.rawValue])
+        thread.stop()
+    }
+
+    @Test(arguments: StreamKind.allCases)
     func `removing a stream from a loop that it is not on changes nothing`(kind: StreamKind) throws {
         let (fixture, recorder, thread) = (try Fixture(kind), Recorder(), try RunLoopThread(name: "other"))
         fixture.stream.schedule(in: thread.runLoop, forMode: .default)
