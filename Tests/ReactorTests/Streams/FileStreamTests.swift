@@ -313,6 +313,21 @@ import Testing
         #expect(input.streamErrno == .ioError)
     }
 
+    @Test func `a flush says why the bytes that it has waited for are lost`() {
+        // The disk may be faster than the flush: then the stream has failed before.
+        for _ in 0..<200 {
+            let output = OutputStream(path: "/dev/full")
+            output.schedule(in: .current, forMode: .default)
+            output.open()
+            let count = output.writeOnce([1])
+            let flush = Result { try output.flushAndWait() }
+            #expect(count == 1)
+            #expect(throws: IOError.self) { try flush.get() }
+            output.close()
+            #expect(output.streamErrno == .noSpace)
+        }
+    }
+
     enum FullDisk: CaseIterable {
         case offLoop, onLoop, afterLoop, atClosing
     }
