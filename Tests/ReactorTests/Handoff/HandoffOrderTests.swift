@@ -139,6 +139,17 @@ import Testing
         #expect(reports.allSatisfy { $0.expectedByteCount == 2_000_000 })
     }
 
+    @Test func `the last progress comes before the completion`() throws {
+        let (file, queue) = (try TemporaryFile(sample(1000)), DispatchQueue(label: "last"))
+        var calls: [String] = []
+        let handoff = ChunkHandoff(InputStream(path: file.path), to: Collector(), on: queue)
+        handoff.start(
+            progress: { _ in calls.append("progress") }, completion: { _ in calls.append("completion") })
+        waitUntil { handoff.progress.byteCount == 1000 }
+        queue.sync {}
+        #expect(runToTheEnd() && calls == ["progress", "completion"])
+    }
+
     @Test(arguments: [Int.min, 0, 1 << 31, 1 << 40, .max], [true, false])
     func `chunks that no read can fill trap`(size: Int, isSetLater: Bool) async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {
