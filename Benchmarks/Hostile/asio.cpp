@@ -22,7 +22,7 @@ static int64_t begin;
 
 /// Ends the program when an operation has failed.
 static void check(error_code error, const char *operation) {
-    if (error) told("%s: %s", operation, error.message().c_str());
+    if (error) reported("%s: %s", operation, error.message().c_str());
 }
 
 // MARK: - Timers
@@ -144,7 +144,7 @@ static const char *run_ring() {
     for (int i = 0; i < ring_size; i++) {
         int ends[2];
         auto &next = ring.nodes[(i + 1) % ring_size];
-        if (pipe2(ends, O_CLOEXEC)) told("pipe2: %s", strerror(errno));
+        if (pipe2(ends, O_CLOEXEC)) reported("pipe2: %s", strerror(errno));
         next.input.assign(ends[0]);
         ring.nodes[i].output.assign(ends[1]);
         ring.receive(next);
@@ -166,7 +166,7 @@ struct limit {
     void start() {
         timer.expires_after(1s);
         timer.async_wait([](error_code error) {
-            if (!error) told("no byte for a second");
+            if (!error) reported("no byte for a second");
         });
     }
 };
@@ -422,17 +422,17 @@ static const char *spawn_child() {
     std::string text;
     int status = 0, ends[2];
     usr1.async_wait([](error_code error, int) { check(error, "SIGUSR1"); });
-    if (pipe2(ends, O_CLOEXEC)) told("pipe2: %s", strerror(errno));
+    if (pipe2(ends, O_CLOEXEC)) reported("pipe2: %s", strerror(errno));
     output.assign(ends[0]);
     context->notify_fork(asio::io_context::fork_prepare);
     pid_t child = fork();
-    if (child < 0) told("fork: %s", strerror(errno));
+    if (child < 0) reported("fork: %s", strerror(errno));
     if (child == 0) {
         context->notify_fork(asio::io_context::fork_child);
         while (dup2(ends[1], 1) < 0)
             if (errno != EINTR && errno != EBUSY) _exit(126);
         execl("/bin/sh", "sh", "-c", "echo hello; kill -USR1 $PPID; exit 3", static_cast<char *>(nullptr));
-        fprintf(stderr, "told: execl: %s\n", strerror(errno));
+        fprintf(stderr, "reported: execl: %s\n", strerror(errno));
         kill(getppid(), SIGTERM);
         _exit(127);
     }
@@ -441,9 +441,9 @@ static const char *spawn_child() {
     std::function<void(error_code, int)> wait = [&](error_code error, int) {
         check(error, "SIGCHLD");
         pid_t ended = waitpid(child, &status, WNOHANG);
-        if (ended < 0) told("waitpid: %s", strerror(errno));
+        if (ended < 0) reported("waitpid: %s", strerror(errno));
         if (ended == 0) return sigchld.async_wait(wait);
-        if (!WIFEXITED(status) || WEXITSTATUS(status) != 3) told("the child has ended with %d", status);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 3) reported("the child has ended with %d", status);
     };
     sigchld.async_wait(wait);
     async_read(output, asio::dynamic_buffer(text), [&](error_code error, size_t) {
@@ -494,6 +494,6 @@ int main(int count, char **values) {
                 result = workload.run();
             }
             right(result);
-        } catch (const std::exception &error) { told("%s", error.what()); }
+        } catch (const std::exception &error) { reported("%s", error.what()); }
     }
 }

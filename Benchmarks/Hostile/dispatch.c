@@ -16,17 +16,17 @@ static dispatch_group_t open_items;
 static dispatch_queue_t main_queue(void) { return dispatch_get_main_queue(); }
 
 static int check(int result, const char *call) {
-    if (result < 0) told("%s: %s", call, strerror(errno));
+    if (result < 0) reported("%s: %s", call, strerror(errno));
     return result;
 }
 
 static void *need(void *result, const char *call) {
-    if (!result) told("%s has failed", call);
+    if (!result) reported("%s has failed", call);
     return result;
 }
 
 static void check_error(int error, const char *what) {
-    if (error) told("%s: %s", what, strerror(error));
+    if (error) reported("%s: %s", what, strerror(error));
 }
 
 /// Runs the main queue until everything is closed.
@@ -202,7 +202,7 @@ static dispatch_source_t listen_for(void (^accepted)(int descriptor), dispatch_b
 
 /// A timer that ends the program when it is not set again for a second.
 static dispatch_source_t start_limit(void) {
-    return start_timer(1000, 0, ^{ told("no byte for a second"); });
+    return start_timer(1000, 0, ^{ reported("no byte for a second"); });
 }
 
 static void extend(dispatch_source_t limit) {
@@ -371,7 +371,7 @@ static void spawn_child(void) {
         while (dup2(ends[1], 1) < 0)
             if (errno != EINTR && errno != EBUSY) _exit(126);
         execl("/bin/sh", "sh", "-c", "echo hello; kill -USR1 $PPID; exit 3", (char *)NULL);
-        fprintf(stderr, "told: execl: %s\n", strerror(errno));
+        fprintf(stderr, "reported: execl: %s\n", strerror(errno));
         kill(getppid(), SIGTERM);
         _exit(127);
     }
@@ -381,7 +381,7 @@ static void spawn_child(void) {
         int status;
         pid_t ended = check(waitpid(child, &status, WNOHANG), "waitpid");
         if (ended == 0) return;
-        if (!WIFEXITED(status) || WEXITSTATUS(status) != 3) told("the child has ended with %d", status);
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != 3) reported("the child has ended with %d", status);
         has_ended = true;
         dispatch_source_cancel(sigchld);
     });

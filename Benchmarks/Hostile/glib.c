@@ -13,7 +13,7 @@ static GMainLoop *loop;
 
 /// Ends the program when a call has failed.
 static void check(const GError *error, const char *call) {
-    if (error) told("%s: %s", call, error->message);
+    if (error) reported("%s: %s", call, error->message);
 }
 
 static _Noreturn void run_to(const char *result) {
@@ -505,7 +505,7 @@ static void waited(GObject *source, GAsyncResult *result, gpointer context) {
     g_subprocess_wait_finish(child, result, &error);
     check(error, "wait");
     if (!g_subprocess_get_if_exited(child) || g_subprocess_get_exit_status(child) != 3)
-        told("the child has ended with %d", g_subprocess_get_status(child));
+        reported("the child has ended with %d", g_subprocess_get_status(child));
     has_ended = true;
     end_child_if_done();
 }

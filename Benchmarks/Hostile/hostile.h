@@ -33,10 +33,10 @@ __attribute__((noreturn)) static inline void end(int status, const char *kind, c
 }
 
 /// The library has reported an error.
-__attribute__((noreturn)) static inline void told(const char *format, ...) {
+__attribute__((noreturn)) static inline void reported(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
-    end(1, "told: ", format, arguments);
+    end(1, "reported: ", format, arguments);
 }
 
 /// The promise was not kept, and no error was reported.

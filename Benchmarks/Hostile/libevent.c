@@ -19,16 +19,16 @@ static struct event_base *base;
 
 /// Ends the program when a call has failed.
 static void check(int result, const char *call) {
-    if (result < 0) told("%s: %s", call, strerror(errno));
+    if (result < 0) reported("%s: %s", call, strerror(errno));
 }
 
 static void *need(void *result, const char *call) {
-    if (!result) told("%s: %s", call, strerror(errno));
+    if (!result) reported("%s: %s", call, strerror(errno));
     return result;
 }
 
 static void run(void) {
-    if (event_base_dispatch(base) < 0) told("event_base_dispatch: %s", strerror(errno));
+    if (event_base_dispatch(base) < 0) reported("event_base_dispatch: %s", strerror(errno));
 }
 
 static _Noreturn void finish(const char *result) {
@@ -109,8 +109,8 @@ static void pass(struct bufferevent *input, void *context) {
 
 static void fault(struct bufferevent *event, short what, void *context) {
     (void)event, (void)context;
-    if (what & BEV_EVENT_ERROR) told("%s: %s", what & BEV_EVENT_READING ? "read" : "write", strerror(errno));
-    if (what & BEV_EVENT_TIMEOUT) told("no byte for a second");
+    if (what & BEV_EVENT_ERROR) reported("%s: %s", what & BEV_EVENT_READING ? "read" : "write", strerror(errno));
+    if (what & BEV_EVENT_TIMEOUT) reported("no byte for a second");
     if (what & BEV_EVENT_EOF) fail("an end");
 }
 
@@ -127,7 +127,7 @@ static void ring(void) {
     for (int i = 0; i < ring_size; i++) {
         int ends[2];
         struct link *next = &links[(i + 1) % ring_size];
-        if (pipe2(ends, O_NONBLOCK | O_CLOEXEC)) told("pipe2: %s", strerror(errno));
+        if (pipe2(ends, O_NONBLOCK | O_CLOEXEC)) reported("pipe2: %s", strerror(errno));
         next->input = open_buffer(ends[0], pass, fault, next);
         links[i].output = open_buffer(ends[1], NULL, fault, &links[i]);
     }
@@ -145,7 +145,7 @@ static struct evconnlistener *listener;
 
 static void fail_accept(struct evconnlistener *listener, void *context) {
     (void)listener, (void)context;
-    told("accept: %s", strerror(errno));
+    reported("accept: %s", strerror(errno));
 }
 
 static void listen_for(evconnlistener_cb called) {
@@ -185,8 +185,8 @@ static void free_sent(struct bufferevent *event, void *context) {
 }
 
 static void end_reply(struct bufferevent *event, short what, void *context) {
-    if (what & BEV_EVENT_ERROR) told("server: %s", strerror(errno));
-    if (what & BEV_EVENT_TIMEOUT) told("server: no byte for a second");
+    if (what & BEV_EVENT_ERROR) reported("server: %s", strerror(errno));
+    if (what & BEV_EVENT_TIMEOUT) reported("server: no byte for a second");
     if (!(what & BEV_EVENT_EOF)) return;
     if (evbuffer_get_length(bufferevent_get_output(event)) == 0) return bufferevent_free(event);
     bufferevent_setcb(event, NULL, free_sent, end_reply, context);
@@ -208,13 +208,13 @@ static void receive_echo(struct bufferevent *event, void *context) {
 
 static void half_close(struct bufferevent *event, void *context) {
     (void)context;
-    if (shutdown(bufferevent_getfd(event), SHUT_WR)) told("shutdown: %s", strerror(errno));
+    if (shutdown(bufferevent_getfd(event), SHUT_WR)) reported("shutdown: %s", strerror(errno));
 }
 
 static void change_echo(struct bufferevent *event, short what, void *context) {
     struct client *client = context;
-    if (what & BEV_EVENT_ERROR) told("client: %s", strerror(EVUTIL_SOCKET_ERROR()));
-    if (what & BEV_EVENT_TIMEOUT) told("client: no byte for a second");
+    if (what & BEV_EVENT_ERROR) reported("client: %s", strerror(EVUTIL_SOCKET_ERROR()));
+    if (what & BEV_EVENT_TIMEOUT) reported("client: no byte for a second");
     if (what & BEV_EVENT_EOF) {
         if (client->received != echo_size) fail("%zu bytes", client->received);
         bufferevent_free(event);
@@ -255,8 +255,8 @@ static void receive_greeting(struct bufferevent *event, void *context) {
 
 static void change_greeting(struct bufferevent *event, short what, void *context) {
     struct client *client = context;
-    if (what & BEV_EVENT_ERROR) told("client: %s", strerror(EVUTIL_SOCKET_ERROR()));
-    if (what & BEV_EVENT_TIMEOUT) told("client: no byte for a second");
+    if (what & BEV_EVENT_ERROR) reported("client: %s", strerror(EVUTIL_SOCKET_ERROR()));
+    if (what & BEV_EVENT_TIMEOUT) reported("client: no byte for a second");
     if (!(what & BEV_EVENT_EOF)) return;
     if (client->received != 5) fail("%zu bytes of a greeting", client->received);
     bufferevent_free(event);
@@ -289,15 +289,15 @@ static void signalled(evutil_socket_t number, short events, void *context) {
     if (number == SIGUSR1) is_signalled = true;
     int status;
     pid_t ended = number == SIGCHLD ? waitpid(child, &status, WNOHANG) : 0;
-    if (ended < 0) told("waitpid: %s", strerror(errno));
+    if (ended < 0) reported("waitpid: %s", strerror(errno));
     if (ended) has_ended = true;
-    if (ended && (!WIFEXITED(status) || WEXITSTATUS(status) != 3)) told("the child has ended with %d", status);
+    if (ended && (!WIFEXITED(status) || WEXITSTATUS(status) != 3)) reported("the child has ended with %d", status);
     stop_if_done();
 }
 
 static void end_line(struct bufferevent *event, short what, void *context) {
     (void)context;
-    if (what & BEV_EVENT_ERROR) told("read: %s", strerror(errno));
+    if (what & BEV_EVENT_ERROR) reported("read: %s", strerror(errno));
     if (!(what & BEV_EVENT_EOF)) return;
     line_size = bufferevent_read(event, line, sizeof line);
     bufferevent_free(event);
@@ -313,7 +313,7 @@ static void spawn_child(void) {
     sigchld = need(evsignal_new(base, SIGCHLD, signalled, NULL), "evsignal_new");
     check(evsignal_add(usr1, NULL), "evsignal_add");
     check(evsignal_add(sigchld, NULL), "evsignal_add");
-    if (pipe2(ends, O_NONBLOCK | O_CLOEXEC)) told("pipe2: %s", strerror(errno));
+    if (pipe2(ends, O_NONBLOCK | O_CLOEXEC)) reported("pipe2: %s", strerror(errno));
     open_buffer(ends[0], keep, end_line, NULL);
     check(child = fork(), "fork");
     if (child == 0) {
@@ -321,7 +321,7 @@ static void spawn_child(void) {
             if (errno != EINTR && errno != EBUSY) _exit(126);
         fcntl(1, F_SETFL, 0);
         execl("/bin/sh", "sh", "-c", "echo hello; kill -USR1 $PPID; exit 3", (char *)NULL);
-        fprintf(stderr, "told: execl: %s\n", strerror(errno));
+        fprintf(stderr, "reported: execl: %s\n", strerror(errno));
         kill(getppid(), SIGTERM);
         _exit(127);
     }
@@ -354,8 +354,8 @@ static void *post(void *unused) {
 static void posts(void) {
     pthread_t thread;
     int error = pthread_create(&thread, NULL, post, NULL);
-    if (error) told("pthread_create: %s", strerror(error));
-    if (event_base_loop(base, EVLOOP_NO_EXIT_ON_EMPTY) < 0) told("event_base_loop: %s", strerror(errno));
+    if (error) reported("pthread_create: %s", strerror(error));
+    if (event_base_loop(base, EVLOOP_NO_EXIT_ON_EMPTY) < 0) reported("event_base_loop: %s", strerror(errno));
     pthread_join(thread, NULL);
     finish("1000");
 }

@@ -10,7 +10,7 @@ static uv_loop_t *loop;
 
 /// Ends the program when a call has failed.
 static void check(int result, const char *call) {
-    if (result < 0) told("%s: %s", call, uv_strerror(result));
+    if (result < 0) reported("%s: %s", call, uv_strerror(result));
 }
 
 static void finish(const char *result) {
@@ -155,7 +155,7 @@ struct client {
 
 static void time_out(uv_timer_t *timer) {
     (void)timer;
-    told("no byte for a second");
+    reported("no byte for a second");
 }
 
 static void connect_client(struct client *client, uv_connect_cb connected) {
@@ -291,7 +291,7 @@ static void signalled(uv_signal_t *handle, int number) {
 }
 
 static void exited(uv_process_t *process, int64_t status, int number) {
-    if (number || status != 3) told("the child has ended with %d, %d", (int)status, number);
+    if (number || status != 3) reported("the child has ended with %d, %d", (int)status, number);
     exit_status = status;
     uv_close((uv_handle_t *)process, NULL);
 }

@@ -70,16 +70,16 @@ sub run {
 # The verdict, and a sentence where it is not that the result is right.
 sub judge {
     my ($run, $base, $call) = @_;
-    my ($told) = $run->{output} =~ /^told: (.*)/m;
+    my ($reported) = $run->{output} =~ /^reported: (.*)/m;
     my $sentence = (grep { /[a-z]{3}/i } split /\n/, $run->{errors})[0];
     if ($run->{end} =~ /^(hang|spin)$/) {
-        my $said = $told // $sentence;
-        return ('told', "$said, and waits") if $said && $1 eq 'hang';
+        my $said = $reported // $sentence;
+        return ('reported', "$said, and waits") if $said && $1 eq 'hang';
         return ($1, $said // 'nothing is printed');
     }
     if ($run->{output} =~ /^wrong: (.*)/m) {
-        my $said = $told // $sentence;
-        return $said ? ('told', "$said, then $1") : ('loss', $1);
+        my $said = $reported // $sentence;
+        return $said ? ('reported', "$said, then $1") : ('loss', $1);
     }
     if ($run->{end} eq 'exit 0') {
         my ($result, $open) = $run->{output} =~ /^right (\S+) open=(\S+)/m;
@@ -95,8 +95,8 @@ sub judge {
             if $files > $base_files || $counters > $base_counters + 6;
         return ('right', '');
     }
-    return ('told', $told) if $told;
-    return ('told', "($run->{end}) $sentence") if $sentence;
+    return ('reported', $reported) if $reported;
+    return ('reported', "($run->{end}) $sentence") if $sentence;
     return ('crash', "$run->{end}, without a sentence");
 }
 
@@ -128,7 +128,7 @@ if (@rest == 5 && $rest[3] =~ /^E[A-Z0-9]+$/ || "@rest[2 .. $#rest]" =~ /^(descr
     my $of = $base->{counts}{$cell[0]} ? " of $base->{counts}{$cell[0]}" : '';
     say "$run->{end}: $run->{injected} injected$of, $run->{processor} ms of processor time in $run->{wall} ms";
     say "$verdict", $why ? ": $why" : '';
-    exit($verdict =~ /^(right|told)$/ ? 0 : 1);
+    exit($verdict =~ /^(right|reported)$/ ? 0 : 1);
 }
 
 my (@peers, @chosen, $quick, $page);
@@ -185,7 +185,7 @@ sub verdict {
         $run = run($peer, $workload, options_of(@cell));
         return unless $run->{injected};
         ($verdict, $why) = judge($run, $base, $cell[0]);
-        last if $verdict =~ /^(right|told)$/;
+        last if $verdict =~ /^(right|reported)$/;
     }
     return ($verdict, $why);
 }
@@ -234,14 +234,14 @@ for my $workload (@chosen) {
         my @verdicts = verdicts($peer, $workload, $base, @cells);
         for my $i (grep { $verdicts[$_] } 0 .. $#cells) {
             my ($verdict, $why) = @{$verdicts[$i]};
-            $entry->{cells}++;
+            $entry->{runs}++;
             $entry->{$verdict}++;
-            next if $verdict =~ /^(right|told)$/;
+            next if $verdict =~ /^(right|reported)$/;
             push @faults, [$verdict, $why, $peer, $workload, @{$cells[$i]}];
             say "  $verdict: scripts/hostile $peer $workload @{$cells[$i]}  # $why";
         }
         say sprintf '%s %s: %s (%.0f s)', $workload, $peer,
-            join(', ', map { ($entry->{$_} // 0) . " $_" } grep { $entry->{$_} } qw(cells right told), @bad), time - $begin;
+            join(', ', map { ($entry->{$_} // 0) . " $_" } grep { $entry->{$_} } qw(runs right reported), @bad), time - $begin;
     }
 }
 say "No entry in errors.txt: ", join ' ', sort keys %unlisted if %unlisted;
@@ -260,27 +260,27 @@ method, the workloads and the verdicts.
 
 $versions; Linux $kernel.
 
-Each cell is one run of a workload in which something is wrong: a system call returns one of its errors, once (the first,
+In each run of a workload something is wrong: a system call returns one of its errors, once (the first,
 second, third or last time, or in between) or every time; the process may open only a few more descriptors; its writes move a
-few bytes each; or it is stopped and continued, once or all the time. **right**: the result is the same. **told**: the program
-got an error, or a library's message says why the program ended or waits. The others break a promise: **hang** (nothing happens,
-and nothing is said), **spin** (the same, on the processor), **crash** (it ends without a message), **loss** (a wrong result, and
-no error), **leak** (descriptors stay open).
+few bytes each; or it is stopped and continued, once or all the time. **right**: the result is the same. **reported**: the program
+got an error, or a library's message says why the program ended or waits. The others break a promise, and count if a second run
+does the same: **hang** (nothing happens, and nothing is reported), **spin** (the same, on the processor), **crash** (it ends
+without a message), **loss** (a wrong result, and no error), **leak** (descriptors stay open).
 
-| workload | peer | cells | right | told | hang | spin | crash | loss | leak |
+| workload | peer | runs | right | reported | hang | spin | crash | loss | leak |
 | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |
 END
 my %sum;
 for my $workload (@chosen) {
     for my $peer (@peers) {
         my $entry = $table{$workload}{$peer} or next;
-        $sum{$peer}{$_} += $entry->{$_} // 0 for qw(cells right told), @bad;
-        say "| `$workload` | $peer | ", join(' | ', map { $entry->{$_} || '–' } qw(cells right told), @bad), ' |';
+        $sum{$peer}{$_} += $entry->{$_} // 0 for qw(runs right reported), @bad;
+        say "| `$workload` | $peer | ", join(' | ', map { $entry->{$_} || '–' } qw(runs right reported), @bad), ' |';
     }
 }
-say "| **all** | $_ | ", do { my $s = $sum{$_}; join(' | ', map { $s->{$_} || '–' } qw(cells right told), @bad) }, ' |'
+say "| **all** | $_ | ", do { my $s = $sum{$_}; join(' | ', map { $s->{$_} || '–' } qw(runs right reported), @bad) }, ' |'
     for grep { $sum{$_} } @peers;
-say "\n## Broken promises\n\nEach command repeats one cell.\n";
+say "\n## Broken promises\n\nEach command repeats one run.\n";
 for my $peer (@peers) {
     my @of = grep { $_->[2] eq $peer } @faults;
     say "### $peer\n";

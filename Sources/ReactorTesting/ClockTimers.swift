@@ -85,7 +85,7 @@ struct ClockTimers {
             var date: Int64 = isWallClock ? .max : 0
             if timer.next != .max {
                 let lead =
-                    isWallClock ? 0 : clocks.now + clocks.lead(of: timer.clock) - kernelTime(of: timer.clock)
+                    isWallClock ? 0 : clocks.now + clocks.lead(of: timer.clock) - reactor_kernel_nanoseconds(timer.clock)
                 date = max(1, timer.next - Int64(timer.firingCount) * timer.interval - lead)
             } else if timer.firingCount > 0 {
                 continue  // The last firing: its descriptor stays readable.
@@ -94,10 +94,4 @@ struct ClockTimers {
         }
         timers = [:]
     }
-}
-
-private func kernelTime(of clock: CInt) -> Int64 {
-    var time = timespec()
-    _ = unsafe clock_gettime(clock, &time)
-    return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
 }

@@ -62,7 +62,7 @@ final class Relay {
     }
 
     func begin() throws(Errno) {
-        domain?.note([from.clientEnd, from.relayEnd], areOwn: true)
+        domain?.addOwn([from.testedEnd, from.relayEnd])
         try watch()
     }
 
@@ -86,7 +86,7 @@ final class Relay {
     private func end() {
         guard !hasEnded else { return }
         hasEnded = true
-        domain?.note([from.clientEnd, from.relayEnd], areOwn: false)
+        domain?.removeOwn([from.testedEnd, from.relayEnd])
         pause()
         pieces = []
         writer?.cancel()

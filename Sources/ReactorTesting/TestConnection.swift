@@ -45,7 +45,7 @@ public final class TestConnection {
         let first = try SocketPair()
         let second: SocketPair
         do throws(Errno) { second = try SocketPair() } catch {
-            first.closeClientEnd()
+            first.closeTestedEnd()
             throw error
         }
         let seed = seed ?? (currentTimeSource as? TimeDomain)?.seed ?? 0
@@ -53,12 +53,12 @@ public final class TestConnection {
         do throws(Errno) {
             for relay in relays { try relay.begin() }
         } catch {
-            for pair in [first, second] { pair.closeClientEnd() }
+            for pair in [first, second] { pair.closeTestedEnd() }
             throw error
         }
         return (
-            TestConnection(first.clientEnd, sendingThrough: relays[0]),
-            TestConnection(second.clientEnd, sendingThrough: relays[1])
+            TestConnection(first.testedEnd, sendingThrough: relays[0]),
+            TestConnection(second.testedEnd, sendingThrough: relays[1])
         )
     }
 
@@ -104,16 +104,16 @@ public final class TestConnection {
     public func reset() { relay.reset() }
 }
 
-/// A socket of a client, and the relay's end of it.
+/// Two ends of a socket: one for the tested code, a client or a server, and one for the relay.
 final class SocketPair {
-    /// -1 while the client has not accepted it.
-    private(set) var clientEnd: CInt
+    /// -1 while a server has not accepted it.
+    private(set) var testedEnd: CInt
     let relayEnd: CInt
-    private(set) var clientFile: UInt64
+    private(set) var testedFile: UInt64
     private var isOpen = true
     /// Whether it is reset once it is accepted.
     private var awaitsReset = false
-    /// Whether the last byte in the socket is not the client's, but that of ``willEndOutput()``.
+    /// Whether the last byte in the socket is not the tested code's, but that of ``willEndOutput()``.
     private var hasMarker = false
 
     init() throws(Errno) {
@@ -124,16 +124,16 @@ final class SocketPair {
                 bytes.bindMemory(to: CInt.self).baseAddress!)
         }
         guard code == 0 else { throw Errno(rawValue: errno) }
-        (clientEnd, relayEnd) = numbers
-        clientFile = fileNumber(of: clientEnd)
+        (testedEnd, relayEnd) = numbers
+        testedFile = inodeNumber(of: testedEnd)
     }
 
-    /// A pair whose client accepts it from a listening socket.
+    /// A pair whose first end a server accepts from a listening socket.
     ///
     /// - Throws: `Errno.connectionRefused`; `Errno.resourceTemporarilyUnavailable` if the backlog is full.
     init(from name: SocketAddress, to listener: SocketAddress) throws(Errno) {
         let descriptor = try FileDescriptor.socket(.unix, SOCK_STREAM)
-        (clientEnd, clientFile, relayEnd) = (-1, 0, descriptor.rawValue)
+        (testedEnd, testedFile, relayEnd) = (-1, 0, descriptor.rawValue)
         do throws(Errno) {
             try descriptor.bind(to: name)
             try descriptor.connect(to: listener)
@@ -145,35 +145,35 @@ final class SocketPair {
 
     deinit { closeRelayEnd() }
 
-    /// The client has accepted its end.
-    func clientEnd(is number: CInt) {
-        (clientEnd, clientFile) = (number, fileNumber(of: number))
+    /// The server has accepted its end.
+    func accepted(_ number: CInt) {
+        (testedEnd, testedFile) = (number, inodeNumber(of: number))
         if exchange(&awaitsReset, with: false) { reset() }
     }
 
-    /// Closes the client's end, which no stream has got.
-    func closeClientEnd() {
-        _ = Glibc.close(clientEnd)
-        clientHasClosed()
+    /// Closes the end of the tested code, which no stream has got.
+    func closeTestedEnd() {
+        _ = Glibc.close(testedEnd)
+        testedEndWasClosed()
     }
 
-    /// The client is about to end its output. It could not be reset afterwards, unless a byte of it stays unread.
+    /// The tested code is about to end its output. It could not be reset afterwards, unless a byte of it stays unread.
     func willEndOutput() {
         guard !hasMarker else { return }
         // There may be no room. The kernel doubles this, which is its limit by default, and more than the size at first.
-        _ = reactor_set_option(clientEnd, SOL_SOCKET, SO_SNDBUF, 212_992)
-        hasMarker = unsafe Glibc.send(clientEnd, "x", 1, CInt(MSG_NOSIGNAL)) == 1
+        _ = reactor_set_option(testedEnd, SOL_SOCKET, SO_SNDBUF, 212_992)
+        hasMarker = unsafe Glibc.send(testedEnd, "x", 1, CInt(MSG_NOSIGNAL)) == 1
     }
 
-    /// How many of the client's bytes can be read at once; zero for its end.
+    /// How many bytes of the tested code can be read at once; zero for its end.
     func readableCount(upTo limit: Int) -> Int { hasMarker ? min(unreadCount - 1, limit) : limit }
 
     private var unreadCount: Int { Int(reactor_queued_bytes(relayEnd, UInt(FIONREAD))) }
 
-    /// The client has closed its end, or the listener that has not accepted it.
-    func clientHasClosed() { if isOpen { Self.awaitEnd(of: relayEnd) } }
+    /// The tested code has closed its end, or the listener that has not accepted it.
+    func testedEndWasClosed() { if isOpen { Self.awaitEnd(of: relayEnd) } }
 
-    /// Closes the relay's end. The client then reads the end, even while a child that was forked at this moment has a copy.
+    /// Closes the relay's end. The tested code then reads the end, even while a child that was forked just now has a copy.
     func close() {
         guard !awaitsReset else { return }
         if isOpen, hasMarker, unreadCount == 1 {
@@ -190,31 +190,31 @@ final class SocketPair {
         _ = Glibc.close(relayEnd)
     }
 
-    /// Closes the relay's end, so that the client's end fails.
+    /// Closes the relay's end, so that the other end fails.
     func reset() {
         guard isOpen else { return }
-        guard clientEnd >= 0 else {
+        guard testedEnd >= 0 else {
             awaitsReset = true
             return
         }
-        // The client may have closed its end, whose number may be another descriptor's by now.
-        guard !Self.isHungUp(relayEnd), fileNumber(of: clientEnd) == clientFile else {
+        // The tested code may have closed its end, whose number may be another descriptor's by now.
+        guard !Self.isHungUp(relayEnd), inodeNumber(of: testedEnd) == testedFile else {
             return closeRelayEnd()
         }
         // The kernel resets a connection when an end is closed that has not read everything.
-        _ = unsafe Glibc.send(clientEnd, "x", 1, CInt(MSG_NOSIGNAL))
+        _ = unsafe Glibc.send(testedEnd, "x", 1, CInt(MSG_NOSIGNAL))
         closeRelayEnd()
-        Self.awaitEnd(of: clientEnd)
+        Self.awaitEnd(of: testedEnd)
     }
 
     /// Waits until the other end of a socket is closed. A child that was forked at this moment has a copy until it calls
     /// exec(3), so that in virtual time the end would come late.
     private static func awaitEnd(of descriptor: CInt) {
-        for _ in 0..<mostChecks where !isHungUp(descriptor) { usleep(100) }
+        for _ in 0..<maximumCheckCount where !isHungUp(descriptor) { usleep(100) }
     }
 
     /// For a tenth of a second: a child calls exec(3) sooner, also on a busy machine.
-    private static let mostChecks = 1000
+    private static let maximumCheckCount = 1000
 
     private static func isHungUp(_ descriptor: CInt) -> Bool {
         var state = pollfd(fd: descriptor, events: 0, revents: 0)

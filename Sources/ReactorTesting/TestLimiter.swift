@@ -47,7 +47,7 @@ final class TestLimiter: Sendable {
             fatalError("The thread that watches the limits of tests cannot be started.")
         }
         loop = thread.runLoop
-        let interval = environmentVariable("REACTOR_TESTING_PROGRESS").flatMap { Int($0) }
+        let interval = environmentNumber("REACTOR_TESTING_PROGRESS")
         if let interval, interval > 0 {
             let timer = Timer(interval: .seconds(interval), repeats: true) { [self] _ in reportProgress() }
             loop.add(timer, forMode: .common)

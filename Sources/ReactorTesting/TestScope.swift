@@ -38,7 +38,7 @@ final class TestScope: Sendable {
     private func runUntilLimit(_ function: @Sendable () async throws -> Void) async throws {
         async let result: Void = perform(function)
         guard await outcome.wait() else {
-            Issue.record("This test has not ended within its limit. \(explanation)")
+            Issue.record("This test has exceeded its time limit. \(explanation)")
             hasTimedOut.withLock { $0 = true }
             TestLimiter.shared.noteHanging(self)
             thread.runLoop?.stop()
@@ -115,7 +115,7 @@ private func processorWait() -> Duration {
 
 /// How many times as long as its limit a test may run: more under a sanitizer, which makes it several times slower.
 private let limitFactor: Int = {
-    let factor = environmentVariable("REACTOR_TESTING_PATIENCE").flatMap { Int($0) } ?? 1
+    let factor = environmentNumber("REACTOR_TESTING_PATIENCE") ?? 1
     return max(factor, 1) * (isSanitized ? 3 : 1)
 }()
 

@@ -28,8 +28,6 @@ final class TimeDomain: TimeSource {
         /// Descriptors that only code of the same threads makes ready, and at once, with their files: a number may be
         /// another file's by now.
         var ownDescriptors: [CInt: UInt64] = [:]
-        /// Determines the order of what is ready at once; nil for the order of the kernel.
-        var seed: UInt64?
         /// One for each loop, so that the order does not depend on which thread comes first.
         var generators: [ObjectIdentifier: SeededGenerator] = [:]
         /// How many loops have begun.
@@ -56,14 +54,16 @@ final class TimeDomain: TimeSource {
     private let taskThreads = TaskThreads(ofTestOn: TestScope.currentThread)
     /// Whether the test is a task that the loop serves.
     private let servesTask: Bool
+    /// Determines the order of what is ready at once; nil for the order of the kernel.
+    let seed: UInt64?
 
-    /// The network of a simulation, whose guest loop stands for the library's own threads.
+    /// The network of a simulation, whose library loop stands for the library's own threads.
     let simulation: SimulatedNetwork?
-    var guestLoop: AnyObject? { simulation?.guest.runLoop }
-    var network: (any Network)? { simulation.flatMap { $0.guest.isOnThread ? $0 : nil } }
+    var libraryLoop: AnyObject? { simulation?.libraryLoop.runLoop }
+    var network: (any Network)? { simulation.flatMap { $0.libraryLoop.isOnThread ? $0 : nil } }
 
-    private init(servesTask: Bool, _ simulation: SimulationRun?) {
-        self.servesTask = servesTask
+    private init(seed: UInt64?, servesTask: Bool, _ simulation: SimulationRun?) {
+        (self.seed, self.servesTask) = (seed, servesTask)
         self.simulation = simulation.map { [clocks] in SimulatedNetwork(clocks, seed: $0.seed, kept: $0.kept)
         }
     }
@@ -102,9 +102,8 @@ final class TimeDomain: TimeSource {
     ///   - simulation: What has a network of its own; nil for the kernel's.
     static func enter(seed: UInt64?, servesTask: Bool, simulation: SimulationRun? = nil) -> TimeDomain {
         guard currentTimeSource == nil else { refuseNesting() }
-        let domain = TimeDomain(servesTask: servesTask, simulation)
-        domain.state.withLock { $0.seed = seed }
-        domain.note([(try? mainQueueHandle()) ?? -1], areOwn: true)
+        let domain = TimeDomain(seed: seed, servesTask: servesTask, simulation)
+        domain.addOwn([(try? mainQueueHandle()) ?? -1])
         domain.enterThread()
         domain.loop.timeWasReplaced()
         domain.loopBegan(domain.loop)
@@ -131,8 +130,8 @@ final class TimeDomain: TimeSource {
         Self.redirectJobs
         setWallClock(to: Self.firstDate)
         state.withLock { state in
-            state.generators[ObjectIdentifier(simulation.guest.runLoop)] = SeededGenerator(
-                seed: simulation.deviations.seed &- 1)
+            state.generators[ObjectIdentifier(simulation.libraryLoop.runLoop)] = SeededGenerator(
+                seed: simulation.plan.seed &- 1)
         }
     }
 
@@ -180,7 +179,7 @@ final class TimeDomain: TimeSource {
         let key = ObjectIdentifier(loop)
         state.withLock { state in
             state.loops.setBusy(key)
-            if let seed = state.seed {
+            if let seed {
                 state.generators[key] = SeededGenerator(seed: seed &+ state.loopCount)
             }
             state.loopCount += 1
@@ -221,20 +220,20 @@ final class TimeDomain: TimeSource {
     // MARK: Waiting
 
     func willWait(until date: Int64, _ wait: LoopWait) -> Int64 {
-        guard let guest = simulation?.guest, guest.isOnThread else { return awaitTurn(until: date, wait) }
+        guard let libraryLoop = simulation?.libraryLoop, libraryLoop.isOnThread else { return awaitTurn(until: date, wait) }
         while true {
-            while guest.serve() {
-                // What the guest has done may be for this loop.
+            while libraryLoop.serve() {
+                // What the library has done may be for this loop.
                 if !loop.isAsleep || wait.isReady { return .min }
             }
-            let guestDate = guest.nextDate.uptimeNanoseconds
-            let end = awaitTurn(until: min(date, guestDate), wait)
-            guard end == .min, guestDate <= clocks.now, date > clocks.now, loop.isAsleep else { return end }
+            let libraryDate = libraryLoop.nextDate.uptimeNanoseconds
+            let end = awaitTurn(until: min(date, libraryDate), wait)
+            guard end == .min, libraryDate <= clocks.now, date > clocks.now, loop.isAsleep else { return end }
         }
     }
 
-    /// Serves the guest loop of a simulation. Returns whether there was anything to do.
-    func serveGuest() -> Bool { simulation?.guest.serve() ?? false }
+    /// Serves the library loop of a simulation. Returns whether there was anything to do.
+    func serveLibraryLoop() -> Bool { simulation?.libraryLoop.serve() ?? false }
 
     /// Waits until the clock has been moved to `date`, or something is ready; as ``willWait(until:_:)``.
     private func awaitTurn(until date: Int64, _ wait: LoopWait) -> Int64 {
@@ -337,7 +336,7 @@ final class TimeDomain: TimeSource {
             && state.withLock { state in
                 loop.wait.descriptors.contains {
                     !state.clockTimers.contains($0)
-                        && (state.ownDescriptors[$0] == nil || state.ownDescriptors[$0] != fileNumber(of: $0))
+                        && state.ownDescriptors[$0] != inodeNumber(of: $0)
                 }
             }
     }
@@ -369,16 +368,16 @@ final class TimeDomain: TimeSource {
 
     var hasBecomeIdle: Bool { state.withLock { $0.isIdle } }
 
-    /// The seed of `withVirtualTime`.
-    var seed: UInt64? { state.withLock { $0.seed } }
-
-    /// Notes descriptors that only code of the same threads makes ready, and at once; with false that they are closed.
-    func note(_ descriptors: [CInt], areOwn: Bool) {
+    /// Adds descriptors that only code of the same threads makes ready, and at once.
+    func addOwn(_ descriptors: [CInt]) {
         state.withLock { state in
-            for descriptor in descriptors {
-                state.ownDescriptors[descriptor] = areOwn ? fileNumber(of: descriptor) : nil
-            }
+            for descriptor in descriptors { state.ownDescriptors[descriptor] = inodeNumber(of: descriptor) }
         }
+    }
+
+    /// Removes descriptors that are about to be closed.
+    func removeOwn(_ descriptors: [CInt]) {
+        state.withLock { state in for descriptor in descriptors { state.ownDescriptors[descriptor] = nil } }
     }
 
     // MARK: The order of what is ready
@@ -466,7 +465,7 @@ final class TimeDomain: TimeSource {
 }
 
 /// What tells an open socket or pipe from another one that gets its number; 0 once it is closed.
-func fileNumber(of descriptor: CInt) -> UInt64 {
+func inodeNumber(of descriptor: CInt) -> UInt64 {
     var status = stat()
     return unsafe fstat(descriptor, &status) == 0 ? UInt64(status.st_ino) : 0
 }

@@ -58,7 +58,7 @@ public final class VirtualTime: Sendable {
     init(_ domain: TimeDomain) { self.domain = domain }
 
     /// A descriptor that is never read is always ready, and a timer may set itself to the present again and again.
-    private static let mostPasses = 10_000
+    private static let maximumPassCount = 10_000
 
     /// The loop of the test's thread, for asynchronous tests.
     public var loop: RunLoop { domain.loop }
@@ -69,7 +69,7 @@ public final class VirtualTime: Sendable {
     /// Moves the clock by `duration`, and meanwhile runs the loop: timers fire at their dates, in order, and descriptors
     /// are served in between. Then, at the last date, the loop runs until nothing is due or ready, for at most 10,000 passes.
     /// While another thread's loop is busy it waits for that, without a limit. A callback that stops the loop does not end
-    /// this.
+    /// this. In a suite with the trait `runLoop` it ends early once the test has exceeded its time limit.
     ///
     /// - Parameters:
     ///   - duration: How far: not negative, and less than to `Deadline.distantFuture`. Zero serves what is due or ready now.
@@ -93,11 +93,11 @@ public final class VirtualTime: Sendable {
     func serveWhatIsReady(inMode mode: RunLoop.Mode) {
         let end = now
         var passCount = 0
-        while passCount < Self.mostPasses, !TestScope.isOverdue {
+        while passCount < Self.maximumPassCount, !TestScope.isOverdue {
             let (othersWait, callCount) = (domain.othersWait, domain.loop.timersAndBlocksCalled)
             let result = domain.loop.run(in: mode, until: end, returnAfterSourceHandled: true)
             let hasCalled = domain.loop.timersAndBlocksCalled > callCount
-            if domain.serveGuest() || result == .handledSource || result == .stopped || hasCalled {
+            if domain.serveLibraryLoop() || result == .handledSource || result == .stopped || hasCalled {
                 passCount += 1
             } else if othersWait {
                 break
@@ -119,15 +119,16 @@ public final class VirtualTime: Sendable {
     /// Moves the clock by `duration` without running the loop, as a slow callback does: what has become due is served late.
     ///
     /// The loops of other threads with this time serve what is due for them. May be called from any of these threads.
-    public func block(for duration: Duration) {
-        precondition(duration >= .zero, "VirtualTime.block(for:) cannot move the clock back.")
+    public func skip(_ duration: Duration) {
+        domain.requireNotEnded()
+        precondition(duration >= .zero, "VirtualTime.skip(_:) cannot move the clock back.")
         domain.skip(duration)
     }
 
     /// Runs the loop until nothing is ready, and nothing is scheduled in the modes that run; a nested run ends, too, if nothing
     /// is scheduled for it. The clock moves to the last timer's date.
     ///
-    /// Does not return while there is a repeating timer.
+    /// Does not return while there is a repeating timer, unless the test exceeds the time limit of the trait `runLoop`.
     ///
     /// - Parameter mode: The mode to run the loop in; not `RunLoop.Mode.common`.
     /// - Precondition: Called on the thread of `withVirtualTime`.
@@ -181,14 +182,22 @@ public final class VirtualTime: Sendable {
     // MARK: Other clocks
 
     /// The time of the wall clock. Setting it moves no timer on the monotonic clock, and
-    /// delivers `.clockWasSet` to each `ClockTimer` on the wall clock.
+    /// delivers `.clockWasSet` to each `ClockTimer` on the wall clock. Any thread.
     public var wallClock: ClockTimer.Instant {
         get { .init(sinceEpoch: .nanoseconds(domain.clocks.now + domain.clocks.lead(of: CLOCK_REALTIME))) }
-        set { domain.setWallClock(to: newValue.sinceEpoch) }
+        set {
+            domain.requireNotEnded()
+            domain.setWallClock(to: newValue.sinceEpoch)
+        }
     }
 
-    /// Lets the machine sleep for `duration`: the wall clock and the time since boot move, the monotonic clock does not.
-    public func suspendMachine(for duration: Duration) { domain.suspend(for: duration) }
+    /// Lets the machine sleep for `duration`: the wall clock and the time since boot move, the monotonic clock does not. Any
+    /// thread.
+    public func suspendMachine(for duration: Duration) {
+        domain.requireNotEnded()
+        precondition(duration >= .zero, "VirtualTime.suspendMachine(for:) cannot move the clocks back.")
+        domain.suspend(for: duration)
+    }
 }
 
 /// Calls `body` with virtual time on the calling thread; see ``VirtualTime``.

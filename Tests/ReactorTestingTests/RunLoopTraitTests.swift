@@ -51,7 +51,19 @@ import Testing
         while !Task.isCancelled { usleep(1_000) }
     }
 
-    @Test(.expectsIssue("not ended within its limit"), .runLoop(timeLimit: .milliseconds(100)))
+    @Test(.expectsIssue("exceeded its time limit"), .runLoop(timeLimit: .milliseconds(100)))
+    func `a simulation that the time limit ends is no failure of its seed`() {
+        simulate(seeds: 2) { world in
+            let hold = world.time.hold()
+            var hasFired = false
+            Timer.scheduled(after: .seconds(3600)) { _ in hasFired = true }
+            world.time.advance(by: .seconds(3600))
+            #expect(hasFired)
+            hold.end()
+        }
+    }
+
+    @Test(.expectsIssue("exceeded its time limit"), .runLoop(timeLimit: .milliseconds(100)))
     func `a task that waits in vain is cancelled`() async {
         let never = AsyncStream<Void> { _ in }
         for await _ in never {}

@@ -95,7 +95,7 @@ import Testing
     enum Misuse: String, CaseIterable, Codable, Sendable {
         case nested, notANumber, tooLikely, negativeLoss, negativeLatency, emptyChunks
         case worldAfterEnd, hostAfterEnd, timeAfterEnd, hostOfAnotherWorld, linkOfAnotherWorld, addressTwice
-        case hostElsewhere, traceElsewhere
+        case hostElsewhere, traceElsewhere, loopbackAddress, wildcardAddress, linkToItself
 
         func commit() throws {
             switch self {
@@ -120,6 +120,13 @@ import Testing
                 withSimulation { $0.partition($0.localhost, host) }
             case .hostElsewhere: try withSimulation { world in try onAThread { _ = world.host("late") } }
             case .traceElsewhere: try withSimulation { world in try onAThread { _ = world.trace } }
+            case .loopbackAddress: _ = withSimulation { $0.host("db", "127.0.0.1") }
+            case .wildcardAddress: _ = withSimulation { $0.host("db", "::") }
+            case .linkToItself:
+                withSimulation { world in
+                    let host = world.host("db")
+                    world.setLink(World.Link(), between: host, and: host)
+                }
             case .addressTwice: _ = withSimulation { $0.host("twice", "10.0.0.1", "::ffff:10.0.0.1") }
             }
         }
@@ -135,6 +142,8 @@ import Testing
             case .timeAfterEnd: "withSimulation has returned"
             case .hostOfAnotherWorld, .linkOfAnotherWorld: "The host old belongs to another World"
             case .addressTwice: "given twice"
+            case .loopbackAddress, .wildcardAddress: "is a loopback or wildcard address"
+            case .linkToItself: "db reaches itself"
             case .hostElsewhere, .traceElsewhere: "on the thread that called withSimulation"
             }
         }

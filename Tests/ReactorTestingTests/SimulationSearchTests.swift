@@ -6,7 +6,7 @@ import Testing
 
 /// What a seed and its faults are found to be.
 @Suite(.runLoop) struct SimulationSearchTests {
-    @Test func `a failing seed is repeated with few deviations`() {
+    @Test func `a failing seed is repeated with few faults`() {
         let comments = Seen<String>()
         var runCount = 0
         withKnownIssue {
@@ -30,7 +30,7 @@ import Testing
         #expect(runCount < 100)
     }
 
-    @Test func `a failure that needs no deviation is reported with its seed alone`() {
+    @Test func `a failure that needs no fault is reported with its seed alone`() {
         let comments = Seen<String>()
         withKnownIssue {
             simulate(seeds: 10) { world in

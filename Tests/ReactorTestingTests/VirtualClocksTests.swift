@@ -63,7 +63,7 @@ import Testing
                 _, event in
                 if case .fired(let count) = event { counts.append(count) }
             }
-            time.block(for: .seconds(2))
+            time.skip(.seconds(2))
             return timer
         }
         try loop.add(timer, forMode: .default)

@@ -75,7 +75,7 @@ import Testing
             let thread = try JoinableThread(name: "mover") {
                 waitUntil { loop.isWaiting }
                 if moved == "the clock" {
-                    time.block(for: distance)
+                    time.skip(distance)
                 } else {
                     time.suspendMachine(for: distance)
                 }
@@ -95,7 +95,7 @@ import Testing
                 thread.runLoop.perform {
                     started.count()
                     started.wait()
-                    for _ in 0..<10_000 { time.block(for: .milliseconds(1)) }
+                    for _ in 0..<10_000 { time.skip(.milliseconds(1)) }
                     ended.count()
                 }
             }
@@ -160,7 +160,7 @@ import Testing
 
     enum Misuse: String, CaseIterable, Codable, Sendable {
         case backwards, forever, nested, commonModes, idleInCommonModes
-        case elsewhere, idleElsewhere, negativeCount
+        case elsewhere, idleElsewhere, negativeCount, skipBack, suspendBack, skipAfterEnd, clockAfterEnd
 
         func commit() throws {
             switch self {
@@ -172,18 +172,23 @@ import Testing
             case .elsewhere: try withVirtualTime { time in try onAThread { time.advance(by: .zero) } }
             case .idleElsewhere: try withVirtualTime { time in try onAThread { time.runUntilIdle() } }
             case .negativeCount: try TestConnection.pair().0.close(afterBytes: -1)
+            case .skipBack: withVirtualTime { $0.skip(.seconds(-1)) }
+            case .suspendBack: withVirtualTime { $0.suspendMachine(for: .seconds(-1)) }
+            case .skipAfterEnd: withVirtualTime { $0 }.skip(.seconds(1))
+            case .clockAfterEnd: withVirtualTime { $0 }.wallClock = .init(sinceEpoch: .zero)
             }
         }
 
         /// A part of the message.
         var words: String {
             switch self {
-            case .backwards: "back"
+            case .backwards, .skipBack, .suspendBack: "back"
             case .forever: "end of the clock"
             case .nested: "already"
             case .commonModes, .idleInCommonModes: "name one of the common modes"
             case .elsewhere, .idleElsewhere: "on the thread that called withVirtualTime"
             case .negativeCount: "negative"
+            case .skipAfterEnd, .clockAfterEnd: "has returned"
             }
         }
     }

@@ -26,7 +26,7 @@ enum Peer {
         mark(begins: true)
         // Of the group that is never shut down. The shutdown of another one uses Dispatch, which is a peer of its own.
         NIOSingletons.groupLoopCountSuggestion = 1
-        do { right(try workload(MultiThreadedEventLoopGroup.singleton.next())) } catch { told(error) }
+        do { right(try workload(MultiThreadedEventLoopGroup.singleton.next())) } catch { reported(error) }
     }
 
     /// SwiftNIO does not have its version: Package.resolved does.
@@ -108,7 +108,7 @@ enum Peer {
             .takingOwnershipOfDescriptors(input: pipes[index].input, output: pipes[(index + 1) % 5].output)
             .wait()
     }
-    channels[4].writeAndFlush(ByteBuffer(bytes: [0])).whenFailure { told($0) }
+    channels[4].writeAndFlush(ByteBuffer(bytes: [0])).whenFailure { reported($0) }
     try ended.futureResult.wait()
     for channel in channels {
         channel.close(promise: nil)
@@ -138,14 +138,14 @@ private final class Hop: ChannelInboundHandler {
         }
         count.value += 1
         if count.value == 100 { return ended.succeed() }
-        context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: [count.value]))).whenFailure { told($0) }
+        context.writeAndFlush(wrapOutboundOut(ByteBuffer(bytes: [count.value]))).whenFailure { reported($0) }
     }
 
     func channelInactive(context: ChannelHandlerContext) {
         if count.value < 100 { fail("an end of a pipe that is open") }
     }
 
-    func errorCaught(context: ChannelHandlerContext, error: any Error) { told(error) }
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { reported(error) }
 }
 
 // MARK: - Connections
@@ -182,7 +182,7 @@ private final class Hop: ChannelInboundHandler {
 
 /// A channel has no address if the system has not returned it.
 private func address(of channel: any Channel) -> SocketAddress {
-    guard let address = channel.localAddress else { told("the channel has no address") }
+    guard let address = channel.localAddress else { reported("the channel has no address") }
     return address
 }
 
@@ -280,14 +280,14 @@ private final class Echo: ChannelInboundHandler {
     typealias OutboundOut = ByteBuffer
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        context.write(data).whenFailure { told($0) }
+        context.write(data).whenFailure { reported($0) }
     }
 
     func channelReadComplete(context: ChannelHandlerContext) { context.flush() }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
         do { try context.channel.syncOptions?.setOption(.autoRead, value: context.channel.isWritable) } catch
-        { told(error) }
+        { reported(error) }
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
@@ -296,11 +296,11 @@ private final class Echo: ChannelInboundHandler {
         }
         let channel = context.channel
         context.writeAndFlush(wrapOutboundOut(ByteBuffer())).flatMap { channel.close() }.whenFailure {
-            told($0)
+            reported($0)
         }
     }
 
-    func errorCaught(context: ChannelHandlerContext, error: any Error) { told(error) }
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { reported(error) }
 }
 
 /// Sends a greeting, and closes the channel.
@@ -310,11 +310,11 @@ private final class Greeter: ChannelInboundHandler {
     func channelActive(context: ChannelHandlerContext) {
         let channel = context.channel
         channel.writeAndFlush(ByteBuffer(string: "hello")).flatMap { channel.close() }.whenFailure {
-            told($0)
+            reported($0)
         }
     }
 
-    func errorCaught(context: ChannelHandlerContext, error: any Error) { told(error) }
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { reported(error) }
 }
 
 // MARK: - Datagrams
@@ -347,10 +347,10 @@ private final class Mirror: ChannelInboundHandler {
     typealias InboundIn = AddressedEnvelope<ByteBuffer>
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        context.writeAndFlush(data).whenFailure { told($0) }
+        context.writeAndFlush(data).whenFailure { reported($0) }
     }
 
-    func errorCaught(context: ChannelHandlerContext, error: any Error) { told(error) }
+    func errorCaught(context: ChannelHandlerContext, error: any Error) { reported(error) }
 }
 
 /// Sends a number, waits for it, and sends the next one.

@@ -21,7 +21,7 @@ enum Peer {
             fail("no workload \(name)")
         }
         mark(begins: true)
-        do { try workload() } catch { told(error) }
+        do { try workload() } catch { reported(error) }
         RunLoop.main.run()
         fail("the loop has nothing to wait for")
     }
@@ -123,7 +123,7 @@ private func now() -> TimeInterval { ProcessInfo.processInfo.systemUptime }
 /// A pipe's initializer does not throw: without descriptors, it has invalid ones.
 private func makePipe() -> Pipe {
     let pipe = Pipe()
-    if pipe.fileHandleForReading.fileDescriptor < 0 { told("a pipe has no descriptors") }
+    if pipe.fileHandleForReading.fileDescriptor < 0 { reported("a pipe has no descriptors") }
     return pipe
 }
 
@@ -140,7 +140,7 @@ private final class Ring: @unchecked Sendable {
     func start() throws {
         for (index, pipe) in pipes.enumerated() {
             pipe.fileHandleForReading.readabilityHandler = { [self] handle in
-                do { try pass(handle.availableData, on: index) } catch { told(error) }
+                do { try pass(handle.availableData, on: index) } catch { reported(error) }
             }
         }
         try pipes[0].fileHandleForWriting.write(contentsOf: Data([0]))
@@ -158,7 +158,7 @@ private final class Ring: @unchecked Sendable {
             return try pipes[count % pipes.count].fileHandleForWriting.write(contentsOf: Data([UInt8(count)]))
         }
         DispatchQueue.main.async { [self] in
-            do { try close() } catch { told(error) }
+            do { try close() } catch { reported(error) }
             Peer.finish("100")
         }
     }
@@ -199,7 +199,7 @@ private final class Ring: @unchecked Sendable {
     try output.fileHandleForReading.close()
     process.waitUntilExit()
     if process.terminationReason != .exit || process.terminationStatus != 3 {
-        told("the child has ended with \(process.terminationStatus)")
+        reported("the child has ended with \(process.terminationStatus)")
     }
     if bytes != Data("hello\n".utf8) { fail("the line \(String(decoding: bytes, as: UTF8.self))") }
     State.hasEnded = true

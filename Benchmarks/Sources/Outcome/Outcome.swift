@@ -15,17 +15,17 @@ public func right(_ result: String) -> Never {
 }
 
 /// The library has reported an error.
-public func told(_ error: any Error) -> Never { told("\(error)") }
+public func reported(_ error: any Error) -> Never { reported("\(error)") }
 
 /// The library has reported an error that is not an `Error`.
-public func told(_ what: String) -> Never { end("told: \(what)", 1) }
+public func reported(_ what: String) -> Never { end("reported: \(what)", 1) }
 
 /// The promise was not kept, and no error was reported.
 public func fail(_ what: String) -> Never { end("wrong: \(what)", 2) }
 
 /// The library has reported an error, and continues.
 public func note(_ error: any Error) {
-    print("told: \(error)")
+    print("reported: \(error)")
     fflush(nil)
 }
 

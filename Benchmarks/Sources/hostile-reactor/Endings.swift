@@ -8,7 +8,7 @@ func finish(_ result: String) {
 }
 
 func attempt(_ body: () throws -> Void) {
-    do { try body() } catch { told(error) }
+    do { try body() } catch { reported(error) }
 }
 
 /// Runs the main loop until a task with the workload has ended.

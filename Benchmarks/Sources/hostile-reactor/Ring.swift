@@ -12,7 +12,7 @@ final class Ring {
 
     func start() {
         let pipes = (0..<5).map { _ in
-            do { return try FileDescriptor.pipe() } catch { told(error) }
+            do { return try FileDescriptor.pipe() } catch { reported(error) }
         }
         for index in pipes.indices {
             links.append(
@@ -65,14 +65,14 @@ final class Link: StreamDelegate {
         guard let byte = pending else { return }
         let count = output.write([byte])
         if count > 0 { pending = nil }
-        if let error = output.streamError { told(error) }
+        if let error = output.streamError { reported(error) }
     }
 
     func stream(_ stream: Reactor.Stream, handle event: Reactor.Stream.Event) {
         switch event {
         case .hasBytesAvailable: for byte in input.read(upTo: 64) { handler(byte) }
         case .hasSpaceAvailable: write()
-        case .errorOccurred: told(stream.streamError!)
+        case .errorOccurred: reported(stream.streamError!)
         case .endEncountered: fail("an end of a pipe that is open")
         default: break
         }

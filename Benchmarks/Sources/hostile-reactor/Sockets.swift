@@ -18,7 +18,7 @@ private func byte(_ index: Int) -> UInt8 { UInt8(truncatingIfNeeded: index ^ ind
     async let served: Void = connections.run(security: security) { connection in
         do {
             for try await chunk in connection.chunks() { try await connection.write(chunk) }
-        } catch { told(error) }
+        } catch { reported(error) }
     }
     let connection = try await Connection.connect(
         to: connections.localAddress, options: options, security: client)
@@ -83,7 +83,7 @@ private func write(to connection: Connection) async throws {
                 try await server.send(datagram.bytes, to: datagram.metadata.sender!, timeout: .seconds(1))
             }
         } catch let error as IOError where error.errno == .badFileDescriptor {  // closed below
-        } catch { told(error) }
+        } catch { reported(error) }
     }
     for number in 0..<20 as Range<UInt8> {
         try await client.send([number], timeout: .seconds(1))
@@ -119,7 +119,7 @@ final class Storm: ConnectionDelegate {
     func connection(_ connection: Connection, handle event: Connection.Event) {
         switch event {
         case .hasBytesAvailable: clients[connection]! += connection.receive()
-        case .errorOccurred: told(connection.error!)
+        case .errorOccurred: reported(connection.error!)
         case .endEncountered:
             if clients[connection]! != Array("hello".utf8) { fail("\(clients[connection]!)") }
             connection.close()
@@ -139,7 +139,7 @@ private final class Greeter: ConnectionDelegate {
         case .openCompleted:
             attempt { try connection.send("hello") }
             connection.close()
-        case .errorOccurred: told(connection.error!)
+        case .errorOccurred: reported(connection.error!)
         default: break
         }
     }

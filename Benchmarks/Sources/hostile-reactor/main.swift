@@ -1,5 +1,5 @@
 // hostile-reactor WORKLOAD [CERTIFICATE KEY]  A workload of Hostile/README.md. Prints `right`, its result and how many
-//                                             descriptors are open, or `told:` and the error.
+//                                             descriptors are open, or `reported:` and the error.
 
 import Glibc
 import Measuring

@@ -167,7 +167,7 @@ package final class ResidentThread: Sendable {
     /// - Throws: What pthread_create(3) does; the next call tries again.
     package func runLoop() throws(Errno) -> RunLoop {
         guard let source = currentTimeSource else { return try runLoopInKernelTime() }
-        if let guest = source.guestLoop as? RunLoop { return guest }
+        if let loop = source.libraryLoop as? RunLoop { return loop }
         return try source.thread(named: name) { [name] () throws(Errno) in
             try RunLoopThread(name: name, receivesSignals: false, source: source)
         }.runLoop

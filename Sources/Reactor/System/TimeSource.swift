@@ -46,7 +46,7 @@ package protocol TimeSource: AnyObject, Sendable {
     ) throws(Errno) -> Thread
 
     /// The loop that stands for those of the library's own threads; nil for threads.
-    var guestLoop: AnyObject? { get }
+    var libraryLoop: AnyObject? { get }
     /// The network of the calling thread; nil for the kernel's.
     var network: (any Network)? { get }
 

@@ -16,7 +16,7 @@ struct SimulatedListener {
     let name: SocketAddress
 
     /// Whether it is still open.
-    var isOpen: Bool { fileNumber(of: descriptor) == file }
+    var isOpen: Bool { inodeNumber(of: descriptor) == file }
 
     /// Whether it accepts connections to `address`, which is not mapped.
     func accepts(_ target: SocketAddress) -> Bool { address.includes(target, isIPv6Only: isIPv6Only) }
@@ -46,7 +46,7 @@ extension SimulatedNetwork {
                 SimulatedListener(
                     number: listenerCount, host: host, address: address, isIPv6Only: isIPv6Only,
                     reusesPort: reusesPort,
-                    descriptor: descriptor.rawValue, file: fileNumber(of: descriptor.rawValue), name: name))
+                    descriptor: descriptor.rawValue, file: inodeNumber(of: descriptor.rawValue), name: name))
         } catch {
             try? descriptor.close()
             throw error
@@ -57,34 +57,34 @@ extension SimulatedNetwork {
 
     func willAccept(from listener: CInt) throws(Errno) {
         guard faults.tooManyFiles > 0 else { return }
-        let file = fileNumber(of: listener)
+        let file = inodeNumber(of: listener)
         guard let number = listeners.first(where: { $0.file == file })?.number,
-            draws(.tooManyFiles, faults.tooManyFiles, .listener(number))
+            occurs(.tooManyFiles, faults.tooManyFiles, .listener(number))
         else { return }
         throw .tooManyOpenFiles
     }
 
     func accepted(_ descriptor: FileDescriptor, from peer: SocketAddress) -> SocketAddress {
         guard let connection = pending.removeValue(forKey: peer) else { return peer }
-        ends[fileNumber(of: descriptor.rawValue)] = (connection.target, connection.serversPeer)
-        guest.asCurrent { connection.accepted(descriptor.rawValue) }
+        ends[inodeNumber(of: descriptor.rawValue)] = (connection.target, connection.serversPeer)
+        libraryLoop.asCurrent { connection.accepted(descriptor.rawValue) }
         return connection.serversPeer
     }
 
     func willEndOutput(of socket: CInt) {
-        let file = fileNumber(of: socket)
+        let file = inodeNumber(of: socket)
         for connection in connections { connection.willEndOutput(of: file) }
     }
 
     func willReset(_ socket: CInt) {
-        let file = fileNumber(of: socket)
+        let file = inodeNumber(of: socket)
         for connection in connections { connection.willReset(file) }
     }
 
-    func hasDuplicated(_ descriptor: CInt) { duplicateCounts[fileNumber(of: descriptor), default: 0] += 1 }
+    func hasDuplicated(_ descriptor: CInt) { duplicateCounts[inodeNumber(of: descriptor), default: 0] += 1 }
 
     func close(_ descriptor: CInt) {
-        let file = fileNumber(of: descriptor)
+        let file = inodeNumber(of: descriptor)
         _ = Glibc.close(descriptor)
         if let count = duplicateCounts[file] {
             duplicateCounts[file] = count > 1 ? count - 1 : nil
@@ -100,11 +100,11 @@ extension SimulatedNetwork {
     ) throws(Errno) -> AnyObject {
         let host = host as? Host ?? here
         connectionCount += 1
-        if draws(.tooManyFiles, faults.tooManyFiles, .connection(connectionCount)) { throw .tooManyOpenFiles }
+        if occurs(.tooManyFiles, faults.tooManyFiles, .connection(connectionCount)) { throw .tooManyOpenFiles }
         let route = try route(from: host, to: address)
         let attempt = ConnectionAttempt(
             connectionCount, from: (host, route.source.with(port: choosePort(on: host))),
-            to: (route.host, address), deviations.generator(101, UInt64(connectionCount)), completion)
+            to: (route.host, address), plan.generator(.attempt, UInt64(connectionCount)), completion)
         note("connection \(attempt.number) from \(attempt.source) to \(address)")
         send(attempt)
         return attempt
@@ -122,7 +122,7 @@ extension SimulatedNetwork {
     private func send(_ attempt: ConnectionAttempt) {
         let (client, server) = (attempt.client, attempt.server)
         let link = link(client, server)
-        let isLost = isPartitioned(client, server) || draws(.loss, link.loss, .connection(attempt.number))
+        let isLost = isPartitioned(client, server) || occurs(.loss, link.loss, .connection(attempt.number))
         guard isLost else {
             return after(link.latency.random(&attempt.generator), attempt) { $0.arrive($1) }
         }
@@ -145,7 +145,7 @@ extension SimulatedNetwork {
     private func arrive(_ attempt: ConnectionAttempt) {
         let target = attempt.target.unmapped
         let listener = listeners.last { $0.host === attempt.server && $0.accepts(target) && $0.isOpen }
-        guard let listener, !draws(.refusal, faults.refusals, .connection(attempt.number)) else {
+        guard let listener, !occurs(.refusal, faults.refusals, .connection(attempt.number)) else {
             return answer(attempt, .failure(.connectionRefused))
         }
         do throws(Errno) {
@@ -175,7 +175,7 @@ extension SimulatedNetwork {
         case .success:
             guard let connection = attempt.connection.take() else { return }
             note("connection \(attempt.number) is made")
-            attempt.completion(.success(FileDescriptor(rawValue: connection.clientEnd)))
+            attempt.completion(.success(FileDescriptor(rawValue: connection.testedEnd)))
         }
     }
 }
@@ -205,7 +205,7 @@ final class ConnectionAttempt {
         (self.generator, self.completion) = (generator, completion)
     }
 
-    deinit { connection?.closeClientEnd() }
+    deinit { connection?.closeTestedEnd() }
 }
 
 /// A connection between two hosts: two real ones, with a relay for each direction between them.
@@ -223,7 +223,7 @@ final class SimulatedConnection {
     private let listener: UInt64
     private unowned let network: SimulatedNetwork
 
-    var clientEnd: CInt { pairs.client.clientEnd }
+    var testedEnd: CInt { pairs.client.testedEnd }
     private var hasEnded: Bool { relays.allSatisfy(\.hasEnded) }
 
     init(_ attempt: ConnectionAttempt, to listener: SimulatedListener, of network: SimulatedNetwork)
@@ -241,12 +241,12 @@ final class SimulatedConnection {
         target = isMapped ? attempt.target.mapped : attempt.target.unmapped
         serversPeer = isMapped ? attempt.source.mapped : attempt.source
         relays = Relay.both(clients, servers) {
-            network.deviations.generator(102 + $0, UInt64(attempt.number))
+            network.plan.generator($0 == 0 ? .fromClient : .fromServer, UInt64(attempt.number))
         }
         network.connections.removeAll { $0.hasEnded }
         network.connections.append(self)
         network.pending[name] = self
-        network.ends[fileNumber(of: clients.clientEnd)] = (attempt.source, attempt.target)
+        network.ends[inodeNumber(of: clients.testedEnd)] = (attempt.source, attempt.target)
         update()
         do throws(Errno) { for relay in relays { try begin(relay) } } catch {
             end()
@@ -260,7 +260,7 @@ final class SimulatedConnection {
             let what = count == 0 ? "the end" : "\(count) bytes"
             network.note("connection \(number): \(what) from the \(isFromClient ? "client" : "server")")
             network.jumpClock(.connection(number))
-            if network.draws(.reset, network.faults.resets, .connection(number)) { relay?.reset() }
+            if network.occurs(.reset, network.faults.resets, .connection(number)) { relay?.reset() }
         }
         try relay.begin()
     }
@@ -276,7 +276,7 @@ final class SimulatedConnection {
 
     /// The owner of an end resets the connection, if the file is one of its ends.
     func willReset(_ file: UInt64) {
-        for (pair, relay) in zip([pairs.client, pairs.server], relays) where pair.clientFile == file {
+        for (pair, relay) in zip([pairs.client, pairs.server], relays) where pair.testedFile == file {
             relay.endsWithReset = true
         }
     }
@@ -284,23 +284,23 @@ final class SimulatedConnection {
     /// The owner of an end ends its output, if the file is one of its ends.
     func willEndOutput(of file: UInt64) {
         for pair in [pairs.client, pairs.server] {
-            if pair.clientFile == file { pair.willEndOutput() }
+            if pair.testedFile == file { pair.willEndOutput() }
         }
     }
 
     /// Called when the last descriptor of a file has been closed.
     func hasClosed(_ file: UInt64) {
-        if pairs.client.clientFile == file { pairs.client.clientHasClosed() }
+        if pairs.client.testedFile == file { pairs.client.testedEndWasClosed() }
         // The server's end is closed with the listener if it was not accepted.
-        if pairs.server.clientFile == file || pairs.server.clientEnd < 0 && listener == file {
-            pairs.server.clientHasClosed()
+        if pairs.server.testedFile == file || pairs.server.testedEnd < 0 && listener == file {
+            pairs.server.testedEndWasClosed()
         }
     }
 
-    func accepted(_ descriptor: CInt) { pairs.server.clientEnd(is: descriptor) }
+    func accepted(_ descriptor: CInt) { pairs.server.accepted(descriptor) }
 
     /// The client has given up before it was connected.
-    func closeClientEnd() { pairs.client.closeClientEnd() }
+    func closeTestedEnd() { pairs.client.closeTestedEnd() }
 
     func end() { for relay in relays { relay.cut() } }
 }

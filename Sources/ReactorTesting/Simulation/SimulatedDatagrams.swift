@@ -17,7 +17,7 @@ final class SimulatedDatagramSocket {
     /// Whether no socket has received an earlier datagram.
     var hasBeenRefused = false
 
-    var isOpen: Bool { fileNumber(of: descriptor) == file }
+    var isOpen: Bool { inodeNumber(of: descriptor) == file }
     /// The address before it is bound.
     var unbound: SocketAddress { family == .ipv4 ? .ipv4Any(port: 0) : .ipv6Any(port: 0) }
 
@@ -27,7 +27,7 @@ final class SimulatedDatagramSocket {
         throws(Errno)
     {
         (self.host, self.family, self.descriptor, self.name) = (host, family, descriptor.rawValue, name)
-        file = fileNumber(of: descriptor.rawValue)
+        file = inodeNumber(of: descriptor.rawValue)
         try descriptor.bind(to: name)
     }
 
@@ -42,7 +42,7 @@ extension SimulatedNetwork {
     /// As long as a UDP datagram over IPv4 may be.
     private static let longestDatagram = 65_507
     /// How often a full receiver is tried again; a receiver that reads has room at once.
-    private static let mostDeliveries = 100
+    private static let maximumDeliveryCount = 100
 
     func datagramSocket(_ family: SocketAddress.Family) throws(Errno) -> FileDescriptor {
         datagramSockets.removeAll { !$0.isOpen }
@@ -58,7 +58,7 @@ extension SimulatedNetwork {
     }
 
     private func socket(_ descriptor: FileDescriptor) throws(Errno) -> SimulatedDatagramSocket {
-        let file = fileNumber(of: descriptor.rawValue)
+        let file = inodeNumber(of: descriptor.rawValue)
         guard let socket = datagramSockets.first(where: { $0.file == file }) else { throw .badFileDescriptor }
         return socket
     }
@@ -98,13 +98,13 @@ extension SimulatedNetwork {
         let count = bytes.byteCount
         note("datagram \(number) from \(source) to \(target), \(count) bytes")
         let link = link(socket.host, route.host)
-        guard !isPartitioned(socket.host, route.host), !draws(.loss, link.loss, .datagram(number)) else {
+        guard !isPartitioned(socket.host, route.host), !occurs(.loss, link.loss, .datagram(number)) else {
             return
         }
         var copy: [UInt8] = []
         copy.append(bytes)
-        var generator = deviations.generator(104, UInt64(number))
-        for _ in 0..<(draws(.duplication, link.duplication, .datagram(number)) ? 2 : 1) {
+        var generator = plan.generator(.datagram, UInt64(number))
+        for _ in 0..<(occurs(.duplication, link.duplication, .datagram(number)) ? 2 : 1) {
             after(link.latency.random(&generator)) { [weak self, copy] in
                 self?.deliver(copy, number, from: socket, source.unmapped, to: (route.host, target.unmapped))
             }
@@ -132,13 +132,13 @@ extension SimulatedNetwork {
             try bytes.withBytes { (bytes) throws(Errno) in try real.send(bytes, to: receiver.name) }
             note("datagram \(number) arrives")
             jumpClock(.datagram(number))
-        } catch .resourceTemporarilyUnavailable where tryCount < Self.mostDeliveries {
+        } catch .resourceTemporarilyUnavailable where tryCount < Self.maximumDeliveryCount {
             // The kernel queues few datagrams of Unix-domain sockets: the receiver takes those first.
             after(.nanoseconds(1)) { [weak self] in
                 self?.deliver(bytes, number, from: sender, source, to: target, tryCount: tryCount + 1)
             }
         } catch {
-            note("datagram \(number) has no receiver")
+            note("datagram \(number) is dropped: \(error)")
         }
     }
 

@@ -9,7 +9,7 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
     private static let count = Mutex(0)
 
     /// Passes bytes on, and does what the library does on its own threads otherwise.
-    let guest = GuestLoop()
+    let libraryLoop = LibraryLoop()
     private let clocks: ReplacedClocks
     private let start: Int64
     /// What the names of sockets begin with.
@@ -17,7 +17,7 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
     private var nameCount = 0
 
     private(set) var hosts: [Host] = []
-    var deviations: Deviations
+    var plan: FaultPlan
     /// For the library's own random numbers.
     private var generator: SeededGenerator
     var link = World.Link()
@@ -42,32 +42,32 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
     private var lastPorts: [Int: UInt16] = [:]
     private var hasEnded = false
 
-    init(_ clocks: ReplacedClocks, seed: UInt64, kept: [Deviation]?) {
+    init(_ clocks: ReplacedClocks, seed: UInt64, kept: [Fault]?) {
         self.clocks = clocks
         start = clocks.now
-        deviations = Deviations(seed: seed, kept: kept)
-        generator = deviations.generator(105)
+        plan = FaultPlan(seed: seed, kept: kept)
+        generator = plan.generator(.library)
         let number = Self.count.withLock { count in
             count += 1
             return count
         }
         namePrefix = "reactor-simulation.\(getpid()).\(number)."
         // The library's own threads have the simulation's time, and so has the loop in their place.
-        clocks.enter(guest.runLoop)
+        clocks.enter(libraryLoop.runLoop)
         _ = addHost("localhost", [])
     }
 
     /// Ends all connections, so that the code on both ends finds out.
     func endConnections() {
-        guest.asCurrent { for connection in connections { connection.end() } }
+        libraryLoop.asCurrent { for connection in connections { connection.end() } }
         (connections, pending) = ([], [:])
     }
 
     /// Ends what the library still does.
     func end() {
         hasEnded = true
-        guest.end()
-        clocks.leave(guest.runLoop)
+        libraryLoop.end()
+        clocks.leave(libraryLoop.runLoop)
         datagramSockets = []
     }
 
@@ -75,7 +75,7 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
 
     /// Requires the thread of the simulation.
     func requireThread() {
-        precondition(guest.isOnThread, "A World must be used on the thread that called withSimulation.")
+        precondition(libraryLoop.isOnThread, "A World must be used on the thread that called withSimulation.")
     }
 
     private func requireInUse() {
@@ -95,28 +95,29 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
     /// Changes what the test sets, and applies it to the connections.
     func change(_ change: (SimulatedNetwork) -> Void) {
         requireInUse()
-        guest.asCurrent {
+        libraryLoop.asCurrent {
             change(self)
             for connection in connections { connection.update() }
         }
     }
 
+    /// Adds an event to the ``trace``.
     func note(_ event: String) { trace.append("\(Duration.nanoseconds(clocks.now - start)): \(event)") }
 
     /// Decides whether something happens to a subject. Returns it if it does.
-    func draw(_ kind: Deviation.Kind, _ probability: Double, _ subject: Deviation.Subject) -> Deviation? {
-        guard let deviation = deviations.draw(kind, probability, subject) else { return nil }
-        note("deviation \(deviation)")
-        return deviation
+    func draw(_ kind: Fault.Kind, _ probability: Double, _ subject: Fault.Subject) -> Fault? {
+        guard let fault = plan.draw(kind, probability, subject) else { return nil }
+        note("fault \(fault)")
+        return fault
     }
 
-    func draws(_ kind: Deviation.Kind, _ probability: Double, _ subject: Deviation.Subject) -> Bool {
+    func occurs(_ kind: Fault.Kind, _ probability: Double, _ subject: Fault.Subject) -> Bool {
         draw(kind, probability, subject) != nil
     }
 
-    /// Calls `body` on the guest loop after a latency.
+    /// Calls `body` on the library loop after a latency.
     func after(_ delay: Duration, _ body: @escaping () -> Void) {
-        guest.asCurrent { _ = Timer.scheduled(after: delay) { _ in body() } }
+        libraryLoop.asCurrent { _ = Timer.scheduled(after: delay) { _ in body() } }
     }
 
     func link(_ first: Host, _ second: Host) -> World.Link {
@@ -124,14 +125,12 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
         return links[HostPair(first, second)] ?? link
     }
 
-    func isPartitioned(_ first: Host, _ second: Host) -> Bool {
-        !partitions.isEmpty && partitions.contains(HostPair(first, second))
-    }
+    func isPartitioned(_ first: Host, _ second: Host) -> Bool { partitions.contains(HostPair(first, second)) }
 
     /// Sets the wall clock by up to an hour, if the seed says so.
-    func jumpClock(_ subject: Deviation.Subject) {
-        guard let deviation = draw(.clockJump, faults.clockJumps, subject) else { return }
-        var generator = deviations.generator(deviation)
+    func jumpClock(_ subject: Fault.Subject) {
+        guard let fault = draw(.clockJump, faults.clockJumps, subject) else { return }
+        var generator = plan.generator(fault)
         _ = generator.next()
         let jump = Duration.seconds(Int.random(in: -3600...3600, using: &generator))
         (currentTimeSource as? TimeDomain)?.setWallClock(
@@ -158,6 +157,9 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
             guard let address = SocketAddress(text, port: 0)?.unmapped else {
                 preconditionFailure("World.host(_:_:) needs numeric addresses, not \(text).")
             }
+            precondition(
+                !address.isLoopback && !address.isAny,
+                "World.host(_:_:): \(text) is a loopback or wildcard address, and no host's.")
             precondition(
                 owner(of: address) == nil && !addresses.contains(address),
                 "The address \(text) is given twice in a simulation.")
@@ -230,14 +232,14 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
     }
 
     func localAddress(of socket: FileDescriptor) -> SocketAddress? {
-        let file = fileNumber(of: socket.rawValue)
+        let file = inodeNumber(of: socket.rawValue)
         if let end = ends[file] { return end.local }
         if let listener = listeners.first(where: { $0.file == file }) { return listener.address }
         return datagramSockets.first { $0.file == file }.map { $0.local ?? $0.unbound }
     }
 
     func peerAddress(of socket: FileDescriptor) -> SocketAddress? {
-        let file = fileNumber(of: socket.rawValue)
+        let file = inodeNumber(of: socket.rawValue)
         return ends[file]?.peer ?? datagramSockets.first { $0.file == file }?.peer
     }
 
@@ -254,9 +256,9 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
         if SocketAddress(name, port: port) != nil {
             return after(.zero) { completion(addresses, addresses.isEmpty ? EAI_NONAME : 0) }
         }
-        let fails = draws(.failedLookup, faults.failedLookups, .lookup(lookupCount))
-        let isSlow = draws(.slowLookup, faults.slowLookups, .lookup(lookupCount))
-        var generator = deviations.generator(100, UInt64(lookupCount))
+        let fails = occurs(.failedLookup, faults.failedLookups, .lookup(lookupCount))
+        let isSlow = occurs(.slowLookup, faults.slowLookups, .lookup(lookupCount))
+        var generator = plan.generator(.lookup, UInt64(lookupCount))
         let delay = link.latency.random(&generator) * 2 + (isSlow ? .seconds(5) : .zero)
         after(delay) {
             if fails { return completion([], EAI_AGAIN) }

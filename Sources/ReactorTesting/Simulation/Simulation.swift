@@ -4,11 +4,12 @@ public import Testing
 /// Calls `body` in a simulation: with virtual time, and a network of its own; see ``World``.
 ///
 /// - Parameters:
-///   - seed: Decides on the latencies and faults of the network, and on the order of what is ready at once; see
+///   - seed: Determines the latencies and faults of the network, and the order of what is ready at once; see
 ///     ``seeds(_:)``. With REACTOR_SEED=17:reset-connection-4-0 in the environment a simulation with the seed 17 has that
-///     deviation only; see `simulate(seeds:)`.
+///     fault only; see `simulate(seeds:)`.
 ///   - body: The test.
-/// - Precondition: Not called inside `withVirtualTime` or `withSimulation`, nor in a task that was made inside.
+/// - Precondition: Not called inside `withVirtualTime` or `withSimulation`, nor in a task that was made inside, nor on the main
+///   actor while another test has virtual time there.
 @available(*, noasync, message: "await withSimulation, in a suite with the trait runLoop")
 public func withSimulation<Result>(
     seed: UInt64 = 0, _ body: (World) throws -> Result
@@ -33,8 +34,10 @@ nonisolated(nonsending) public func withSimulation<Result>(
 
 /// Calls `body` in a simulation for each of some seeds, until it fails: records an issue, or throws.
 ///
-/// Each fault that a simulation has is a deviation, and has a name, such as `reset-connection-4-0` for the first reset of the
-/// fourth connection. When a seed fails, this looks for a small set of deviations with which it still fails, calls `body` with
+/// The time limit of the test is for all seeds and for the search after a failure, which makes up to 100 runs.
+///
+/// Each fault of a simulation has a name, such as `reset-connection-4-0` for the first reset of the
+/// fourth connection. When a seed fails, this looks for a small set of faults with which it still fails, calls `body` with
 /// those once more, and records an issue with the environment variable that repeats just that, such as
 /// `REACTOR_SEED=17:reset-connection-4-0`. The issues of the other runs are recorded as known ones.
 ///
@@ -57,7 +60,8 @@ public func simulate(
 ) {
     for seed in seeds(count) {
         var search = FailureSearch(seed)
-        while let run = search.next() { search.note(run, hasFailed: run.fails(sourceLocation, body)) }
+        while let run = search.next() { search.record(run, hasFailed: run.fails(sourceLocation, body)) }
+        if TestScope.isOverdue { return }
         guard let failure = search.failure else { continue }
         failure.report(sourceLocation)
         do { try failure.call(body) } catch { Issue.record(error, sourceLocation: sourceLocation) }
@@ -73,8 +77,9 @@ nonisolated(nonsending) public func simulate(
     for seed in seeds(count) {
         var search = FailureSearch(seed)
         while let run = search.next() {
-            search.note(run, hasFailed: await run.failsAsync(sourceLocation, body))
+            search.record(run, hasFailed: await run.failsAsync(sourceLocation, body))
         }
+        if TestScope.isOverdue { return }
         guard let failure = search.failure else { continue }
         failure.report(sourceLocation)
         do { try await failure.callAsync(body) } catch { Issue.record(error, sourceLocation: sourceLocation) }
@@ -85,14 +90,14 @@ nonisolated(nonsending) public func simulate(
 /// One run of a simulation.
 final class SimulationRun {
     let seed: UInt64
-    /// The deviations that may happen; nil for all.
-    let kept: [Deviation]?
+    /// The faults that may happen; nil for all.
+    let kept: [Fault]?
     /// Those that have happened, once it is over.
-    private(set) var happened: [Deviation] = []
+    private(set) var happened: [Fault] = []
 
-    init(_ seed: UInt64, kept: [Deviation]? = nil) {
+    init(_ seed: UInt64, kept: [Fault]? = nil) {
         self.seed = seed
-        self.kept = kept ?? SeedChoice.inEnvironment.flatMap { $0.seed == seed ? $0.deviations : nil }
+        self.kept = kept ?? SeedChoice.inEnvironment.flatMap { $0.seed == seed ? $0.faults : nil }
     }
 
     func call<Result>(_ body: (World) throws -> Result) rethrows -> Result {
@@ -143,7 +148,7 @@ final class SimulationRun {
     private func leave(_ domain: TimeDomain) {
         domain.requireOnThread()
         let network = domain.simulation!
-        happened = network.deviations.happened
+        happened = network.plan.happened
         network.faults = World.Faults()
         let time = VirtualTime(domain)
         time.serveWhatIsReady(inMode: .default)
@@ -160,16 +165,16 @@ final class SimulationRun {
     }
 }
 
-/// Looks for a small set of deviations with which a seed fails.
+/// Looks for a small set of faults with which a seed fails.
 struct FailureSearch {
-    /// Enough for a set of some twenty deviations. Each is a run of the test.
-    private static let mostRuns = 100
+    /// Enough for a set of some twenty faults. Each is a run of the test.
+    private static let maximumRunCount = 100
 
     private let seed: UInt64
     private(set) var failure: SimulationRun?
-    /// The deviations of the failure.
-    private var deviations: [Deviation] = []
-    /// How many deviations the next run leaves out, and from which place on. At first all.
+    /// The faults of the failure.
+    private var faults: [Fault] = []
+    /// How many faults the next run leaves out, and from which place on. At first all.
     private var (length, start) = (0, 0)
     private var runCount = 0
 
@@ -177,25 +182,27 @@ struct FailureSearch {
 
     /// The next run; nil once there is no more.
     func next() -> SimulationRun? {
+        // Once the test's time is over, a run ends early, which is no failure of its seed.
+        if TestScope.isOverdue { return nil }
         guard failure != nil else { return runCount == 0 ? SimulationRun(seed) : nil }
-        guard length > 0, runCount < Self.mostRuns else { return nil }
-        var rest = deviations
+        guard length > 0, runCount < Self.maximumRunCount else { return nil }
+        var rest = faults
         rest.removeSubrange(start..<min(start + length, rest.count))
         return SimulationRun(seed, kept: rest)
     }
 
-    mutating func note(_ run: SimulationRun, hasFailed: Bool) {
+    mutating func record(_ run: SimulationRun, hasFailed: Bool) {
         runCount += 1
         if hasFailed {
             let isFirst = failure == nil
             failure = run
             // Some of those that it may have had may not have happened.
-            deviations = run.happened
-            length = isFirst ? deviations.count : min(length, deviations.count)
+            faults = run.happened
+            length = isFirst ? faults.count : min(length, faults.count)
         } else {
             start += length
         }
-        guard start >= deviations.count, length > 0 else { return }
+        guard start >= faults.count, length > 0 else { return }
         (start, length) = (0, length / 2)
     }
 }

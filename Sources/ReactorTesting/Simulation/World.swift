@@ -55,16 +55,21 @@ public import Reactor
 /// waits: a blocking read, write or flush may never return. The same thread runs tasks that would run in the concurrency
 /// pool, such as those of `Task.detached` and of actors, but not those of the main actor. `Task.sleep(for:)`, hand-offs, files
 /// and child processes take real time, and threads of the test's own are no part of the simulation.
+///
+/// ``seed`` and ``time`` may be read on any thread. All else is for the thread that has called `withSimulation`, and is changed
+/// before the simulation ends; otherwise it traps.
 public final class World: Sendable {
     let network: SimulatedNetwork
 
-    init(_ network: SimulatedNetwork, _ time: VirtualTime) { (self.network, self.time) = (network, time) }
+    init(_ network: SimulatedNetwork, _ time: VirtualTime) {
+        (self.network, self.time, seed) = (network, time, network.plan.seed)
+    }
 
     /// The clock of the simulation. The wall clock begins on 1 January 2026.
     public let time: VirtualTime
 
     /// The seed that decides what happens.
-    public var seed: UInt64 { network.deviations.seed }
+    public let seed: UInt64
 
     // MARK: Hosts
 
@@ -81,7 +86,7 @@ public final class World: Sendable {
     ///     of all.
     ///   - addresses: Numeric IPv4 and IPv6 addresses, in the order in which the name resolves to them; one of each if none is
     ///     given.
-    /// - Precondition: The addresses are numeric, and no other host has them.
+    /// - Precondition: The addresses are numeric, those of no other host, and no loopback or wildcard addresses.
     public func host(_ name: String, _ addresses: String...) -> Host { network.addHost(name, addresses) }
 
     // MARK: The network
@@ -100,9 +105,13 @@ public final class World: Sendable {
     }
 
     /// Sets what connects two hosts, in both directions.
+    ///
+    /// - Precondition: They are different, or both are ``localhost``.
     public func setLink(_ link: Link, between first: Host, and second: Host) {
         link.validate()
         network.require(first, second)
+        precondition(
+            first !== second || first === localhost, "World.setLink: \(first.name) reaches itself at once.")
         network.change { $0.links[HostPair(first, second)] = link }
     }
 
@@ -148,8 +157,9 @@ public final class World: Sendable {
         /// The delay of each piece of data in one direction, chosen at random from this range. The bytes of a connection keep
         /// their order, datagrams may not.
         public var latency: ClosedRange<Duration> = .zero ... .zero
-        /// The probability that a datagram is lost, or an attempt to connect, which then is repeated after one, two and four
-        /// seconds and so on, as TCP does.
+        /// The probability that a datagram is lost, or the first packet of an attempt to connect. It is sent again after one
+        /// second, two more, four more and so on, six times; then the attempt fails with `Errno.timedOut`, as Linux's does by
+        /// default (`tcp_syn_retries`, tcp(7)).
         public var loss = 0.0
         /// The probability that a datagram arrives twice.
         public var duplication = 0.0
@@ -168,13 +178,14 @@ public final class World: Sendable {
         }
     }
 
-    /// The probabilities of faults. Each fault that happens is a deviation with a name; see `simulate(seeds:)`.
+    /// The probabilities of faults. Each fault that happens has a name; see `simulate(seeds:)`.
     public struct Faults: Sendable, Hashable {
         /// That an attempt to connect is refused.
         public var refusals = 0.0
         /// That a connection is reset, for each piece of data that arrives.
         public var resets = 0.0
-        /// That the process has too many open files (`Errno.tooManyOpenFiles`), for each call of accept(2) and connect(2).
+        /// That the process has too many open files (`Errno.tooManyOpenFiles`), for each connection that is accepted,
+        /// and each attempt to connect.
         public var tooManyFiles = 0.0
         /// That a lookup fails for now (`EAI_AGAIN`).
         public var failedLookups = 0.0
@@ -202,7 +213,7 @@ public final class World: Sendable {
 private func requireProbabilities(_ name: String, _ values: Double...) {
     precondition(
         values.allSatisfy { (0...1).contains($0) },
-        "The probabilities of \(name) are from zero to one: \(values).")
+        "The probabilities of \(name) must be from zero to one, and are \(values).")
 }
 
 /// A host of a simulated network; see ``World``.
@@ -221,8 +232,8 @@ public final class Host: Sendable {
         (self.name, self.addresses, self.number) = (name, addresses, number)
     }
 
-    /// Calls `body` as code of this host: what it listens to, opens and sends belongs to the host, and its tasks do. A callback
-    /// that it leaves to the loop does not: call this again there.
+    /// Calls `body` as code of this host: sockets that it and its tasks open belong to the host. Those that a timer or a block
+    /// opens, which it leaves to the loop, do not: call this again there.
     public func run<Result>(_ body: () throws -> Result) rethrows -> Result {
         try Host.$current.withValue(self) { try body() }
     }

@@ -17,7 +17,7 @@ import Testing
             }
             loop.add(timers[4], forMode: .default)
             for tolerance in [Duration.milliseconds(1), .zero] { timers[1].tolerance = tolerance }
-            time.block(for: .microseconds(30))
+            time.skip(.microseconds(30))
             loop.poll()
             #expect(trace.all == ["4", "7", "1", "3", "6", "2", "5", "0", "8"])
         }
@@ -28,7 +28,7 @@ import Testing
         withVirtualTime { time in
             var walk = TimerWalk(seed: seed)
             for _ in 0..<60 { walk.step() }
-            time.block(for: .seconds(7200))
+            time.skip(.seconds(7200))
             walk.check()
         }
     }
@@ -85,9 +85,9 @@ import Testing
         withVirtualTime { time in
             let timer = Timer.scheduled(every: .zero) { _ in
                 trace("fired")
-                time.block(for: .seconds(1))
+                time.skip(.seconds(1))
             }
-            time.block(for: timer.interval)
+            time.skip(timer.interval)
             loop.poll()
             #expect(trace.all == ["fired"])
         }

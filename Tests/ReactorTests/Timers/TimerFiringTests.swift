@@ -72,7 +72,7 @@ import Testing
                 calls.value += 1
                 #expect(timer.fireDate == past)
                 guard calls.value == 2 else { return }
-                time.block(for: .seconds(1))
+                time.skip(.seconds(1))
                 timer.fireDate = past
                 #expect(timer.fireDate == past)
             }
@@ -108,7 +108,7 @@ import Testing
             let timer = Timer.scheduled(every: .seconds(1)) { [loop] _ in
                 count += 1
                 guard count == 1 else { return }
-                time.block(for: .seconds(2))
+                time.skip(.seconds(2))
                 loop.poll()
                 #expect(count == 1)
             }
@@ -154,10 +154,10 @@ import Testing
             var served: [Deadline] = []
             let timer = Timer.scheduled(every: interval) { timer in
                 served.append(timer.fireDate)
-                time.block(for: .milliseconds(milliseconds))
+                time.skip(.milliseconds(milliseconds))
             }
             let first = timer.fireDate
-            time.block(for: interval)
+            time.skip(interval)
             loop.poll()
             #expect(served == [first])
             #expect(timer.fireDate == first + interval * (milliseconds / 10 + 1))

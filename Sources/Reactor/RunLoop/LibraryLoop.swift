@@ -1,19 +1,19 @@
 import CReactorLinux
 import Synchronization
 
-/// A second loop on a test's thread, in place of the library's own threads. It never sleeps: the thread's loop, its host, lets
-/// it serve what is ready before it waits itself, in whatever mode it runs.
-package final class GuestLoop: Sendable {
+/// A second loop on a test's thread, which does what the library's own threads do otherwise. It never sleeps: the test's loop
+/// lets it serve what is ready before it waits itself, in whatever mode that runs.
+package final class LibraryLoop: Sendable {
     package let runLoop = RunLoop()
-    private let host: RunLoop
+    private let testLoop: RunLoop
     /// Keeps the mode from being empty.
     private let keepAlive = RunLoop.Source {}
     /// This loop's last poll, saved while it is not current.
     private let lastPoll: Atomic<UInt64>
 
-    /// Makes a guest of the calling thread's loop.
+    /// Makes one beside the calling thread's loop.
     package init() {
-        host = .ofCallingThread
+        testLoop = .ofCallingThread
         lastPoll = Atomic(runLoop.identity.number << 32)
         asCurrent {
             runLoop.core.adopt(runLoop)
@@ -22,18 +22,18 @@ package final class GuestLoop: Sendable {
     }
 
     /// Whether the calling thread is the one of both loops.
-    package var isOnThread: Bool { runLoop.identity.isCurrent || host.isCurrent }
+    package var isOnThread: Bool { runLoop.identity.isCurrent || testLoop.isCurrent }
 
     /// Calls `body` as code of this loop.
     package func asCurrent<Result>(_ body: () throws -> Result) rethrows -> Result {
         if runLoop.identity.isCurrent { return try body() }
-        require(host.isCurrent, "A World must be used on the thread that called withSimulation.")
+        require(testLoop.isCurrent, "A World must be used on the thread that called withSimulation.")
         let poll = reactor_last_poll()
         unsafe reactor_set_current_loop(runLoop.identity.number, CallbackContext.address(of: runLoop))
         reactor_set_last_poll(lastPoll.load(ordering: .relaxed))
         defer {
             lastPoll.store(reactor_last_poll(), ordering: .relaxed)
-            unsafe reactor_set_current_loop(host.identity.number, CallbackContext.address(of: host))
+            unsafe reactor_set_current_loop(testLoop.identity.number, CallbackContext.address(of: testLoop))
             reactor_set_last_poll(poll)
         }
         return try body()

@@ -3,7 +3,7 @@ import Reactor
 /// Something that can go wrong in a simulation, once: what it is, what it happens to, and how often that was asked before.
 ///
 /// It has the same name in each run of a seed, whatever else happens there.
-struct Deviation: Hashable, CustomStringConvertible {
+struct Fault: Hashable, CustomStringConvertible {
     enum Kind: UInt64, CaseIterable {
         case refusal, reset, tooManyFiles, failedLookup, slowLookup, clockJump, loss, duplication
     }
@@ -44,42 +44,52 @@ struct Deviation: Hashable, CustomStringConvertible {
     }
 }
 
-/// Decides which deviations happen. A decision depends on the seed and on the deviation, and on nothing else.
-struct Deviations {
+/// Decides which faults happen. A decision depends on the seed and on the fault, and on nothing else.
+struct FaultPlan {
     let seed: UInt64
     /// Those that may happen; nil for all.
-    private let kept: Set<Deviation>?
+    private let kept: Set<Fault>?
     /// Those that have happened.
-    private(set) var happened: [Deviation] = []
-    private var counts: [Deviation: Int] = [:]
+    private(set) var happened: [Fault] = []
+    private var counts: [Fault: Int] = [:]
 
-    init(seed: UInt64, kept: [Deviation]?) { (self.seed, self.kept) = (seed, kept.map(Set.init)) }
+    init(seed: UInt64, kept: [Fault]?) { (self.seed, self.kept) = (seed, kept.map(Set.init)) }
+
+    /// What is random beside the faults.
+    enum Choice: UInt64 {
+        // Larger than the kinds of faults.
+        case lookup = 100, attempt, fromClient, fromServer, datagram, library
+    }
 
     /// A generator for one thing, such as the latency of one connection.
-    func generator(_ numbers: UInt64...) -> SeededGenerator {
+    func generator(_ choice: Choice, _ number: UInt64 = 0) -> SeededGenerator {
+        generator(choice.rawValue, number)
+    }
+
+    private func generator(_ numbers: UInt64...) -> SeededGenerator {
         SeededGenerator(seed: numbers.reduce(seed) { SeededGenerator.mix($0 &+ 1, $1) })
     }
 
-    /// A generator for a deviation: its first number decides whether it happens, and the others how.
-    func generator(_ deviation: Deviation) -> SeededGenerator {
-        let subject = deviation.subject
+    /// A generator for a fault: its first number decides whether it happens, and the others how.
+    func generator(_ fault: Fault) -> SeededGenerator {
+        let subject = fault.subject
         return generator(
-            deviation.kind.rawValue, subject.kind.rawValue, UInt64(subject.number),
-            UInt64(deviation.occurrence))
+            fault.kind.rawValue, subject.kind.rawValue, UInt64(subject.number),
+            UInt64(fault.occurrence))
     }
 
     /// Decides whether something happens to a subject. Returns it if it does.
-    mutating func draw(_ kind: Deviation.Kind, _ probability: Double, _ subject: Deviation.Subject)
-        -> Deviation?
+    mutating func draw(_ kind: Fault.Kind, _ probability: Double, _ subject: Fault.Subject)
+        -> Fault?
     {
         guard probability > 0 else { return nil }
-        let first = Deviation(kind, subject, 0)
-        let deviation = Deviation(kind, subject, counts[first, default: 0])
-        counts[first] = deviation.occurrence + 1
-        var generator = generator(deviation)
+        let first = Fault(kind, subject, 0)
+        let fault = Fault(kind, subject, counts[first, default: 0])
+        counts[first] = fault.occurrence + 1
+        var generator = generator(fault)
         guard Double.random(in: 0..<1, using: &generator) < probability else { return nil }
-        if let kept, !kept.contains(deviation) { return nil }
-        happened.append(deviation)
-        return deviation
+        if let kept, !kept.contains(fault) { return nil }
+        happened.append(fault)
+        return fault
     }
 }
