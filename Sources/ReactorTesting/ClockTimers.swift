@@ -84,8 +84,8 @@ struct ClockTimers {
             let isWallClock = timer.clock == CLOCK_REALTIME
             var date: Int64 = isWallClock ? .max : 0
             if timer.next != .max {
-                let lead =
-                    isWallClock ? 0 : clocks.now + clocks.lead(of: timer.clock) - reactor_kernel_nanoseconds(timer.clock)
+                let kernelTime = reactor_kernel_nanoseconds(timer.clock)
+                let lead = isWallClock ? 0 : clocks.now + clocks.lead(of: timer.clock) - kernelTime
                 date = max(1, timer.next - Int64(timer.firingCount) * timer.interval - lead)
             } else if timer.firingCount > 0 {
                 continue  // The last firing: its descriptor stays readable.

@@ -220,7 +220,9 @@ final class TimeDomain: TimeSource {
     // MARK: Waiting
 
     func willWait(until date: Int64, _ wait: LoopWait) -> Int64 {
-        guard let libraryLoop = simulation?.libraryLoop, libraryLoop.isOnThread else { return awaitTurn(until: date, wait) }
+        guard let libraryLoop = simulation?.libraryLoop, libraryLoop.isOnThread else {
+            return awaitTurn(until: date, wait)
+        }
         while true {
             while libraryLoop.serve() {
                 // What the library has done may be for this loop.

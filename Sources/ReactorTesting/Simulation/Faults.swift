@@ -58,7 +58,8 @@ struct FaultPlan {
     /// What is random beside the faults.
     enum Choice: UInt64 {
         // Larger than the kinds of faults.
-        case lookup = 100, attempt, fromClient, fromServer, datagram, library
+        case lookup = 100
+        case attempt, fromClient, fromServer, datagram, library
     }
 
     /// A generator for one thing, such as the latency of one connection.

@@ -100,7 +100,9 @@ extension SimulatedNetwork {
     ) throws(Errno) -> AnyObject {
         let host = host as? Host ?? here
         connectionCount += 1
-        if occurs(.tooManyFiles, faults.tooManyFiles, .connection(connectionCount)) { throw .tooManyOpenFiles }
+        if occurs(.tooManyFiles, faults.tooManyFiles, .connection(connectionCount)) {
+            throw .tooManyOpenFiles
+        }
         let route = try route(from: host, to: address)
         let attempt = ConnectionAttempt(
             connectionCount, from: (host, route.source.with(port: choosePort(on: host))),
