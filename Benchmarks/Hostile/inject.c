@@ -189,10 +189,18 @@ static const char *kind_of(pid_t task, int descriptor) {
     return "other";
 }
 
+/// Whether a call opens a file of proc(5), as libdispatch does to count its threads.
+static bool opens_proc(pid_t task, const struct user_regs_struct *registers) {
+    if (registers->orig_rax != SYS_openat) return false;
+    long start = ptrace(PTRACE_PEEKDATA, task, registers->rsi, 0);
+    return memcmp(&start, "/proc/", 6) == 0;
+}
+
 /// CALL@KIND, CALL:OPERATION@KIND or CALL.
 static const char *describe(pid_t task, const struct user_regs_struct *registers) {
     static char text[96];
     long number = (long)registers->orig_rax;
+    if (opens_proc(task, registers)) return "openat@proc";
     int descriptor = descriptor_of(number, registers);
     snprintf(text, sizeof text, "%s%s%s%s", name_of(number), operation_of(number, registers), descriptor < 0 ? "" : "@",
              descriptor < 0 ? "" : kind_of(task, descriptor));

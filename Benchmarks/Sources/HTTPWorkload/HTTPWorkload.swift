@@ -88,7 +88,10 @@ public struct HTTPWorkload {
         let search = (ProcessInfo.processInfo.environment["PATH"] ?? "") + ":/usr/sbin"
         let paths: [String] = search.split(separator: ":").map { $0 + "/nginx" }
         let nginx = paths.first { access($0, X_OK) == 0 }
-        let server = try spawn([nginx ?? "/usr/sbin/nginx", "-p", path, "-c", "\(path)/conf", "-e", "stderr"])
+        // It ends with this process, also if that is killed: who reads this one's output would wait for it otherwise.
+        let server = try spawn(
+            ["/usr/bin/setpriv", "--pdeathsig", "TERM", nginx ?? "/usr/sbin/nginx"]
+                + ["-p", path, "-c", "\(path)/conf", "-e", "stderr"])
         while access("\(path)/pid", F_OK) != 0 {
             guard waitpid(server, nil, WNOHANG) == 0 else { throw CocoaError(.executableLoad) }
             usleep(1000)

@@ -15,10 +15,9 @@ private func byte(_ index: Int) -> UInt8 { UInt8(truncatingIfNeeded: index ^ ind
     settings.connection = options
     let connections = try RunLoop.main.connections(
         at: .ipv4Loopback(port: 0), options: settings, acceptErrors: note)
-    async let served: Void = connections.run(security: security) { connection in
-        do {
-            for try await chunk in connection.chunks() { try await connection.write(chunk) }
-        } catch { reported(error) }
+    @Sendable func end(_: Connection, _ error: any Error) { reported(error) }
+    async let served: Void = connections.run(security: security, connectionErrors: end) { connection in
+        for try await chunk in connection.chunks() { try await connection.write(chunk) }
     }
     let connection = try await Connection.connect(
         to: connections.localAddress, options: options, security: client)
