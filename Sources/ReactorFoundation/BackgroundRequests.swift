@@ -12,12 +12,10 @@ struct BackgroundRequest {
     /// Duplicates the handle's descriptor, so that closing the handle does not close the descriptor that the
     /// loop watches.
     func duplicate() throws(Errno) -> DuplicateDescriptor {
-        let number =
-            handle === FileHandle.nullDevice
-            ? unsafe open("/dev/null", O_RDWR | O_CLOEXEC) : fcntl(handle.fileDescriptor, F_DUPFD_CLOEXEC, 0)
-        let code = errno
-        guard number >= 0 else { throw Errno(rawValue: code) }
-        return DuplicateDescriptor(number)
+        if handle === FileHandle.nullDevice {
+            return DuplicateDescriptor(try SystemCall.open("/dev/null", O_RDWR))
+        }
+        return DuplicateDescriptor(try SystemCall.duplicate(handle.fileDescriptor))
     }
 
     /// Whether the handle is still open. A closed handle posts nothing.

@@ -82,7 +82,7 @@ final class PartFile {
         try SystemCall.make { ftruncate(number, offset) }
         try SystemCall.make { lseek(number, offset, SEEK_SET) }
         // The lock stays when the stream is closed.
-        let copy = try SystemCall.make { fcntl(number, F_DUPFD_CLOEXEC, 0) }
+        let copy = try SystemCall.duplicate(number)
         return OutputStream(descriptor: copy, path: path.string, writeBehindLimit: writeBehindLimit)
     }
 

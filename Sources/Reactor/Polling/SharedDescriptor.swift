@@ -235,13 +235,9 @@ extension SharedDescriptor {
         return !isWritten || flags & O_APPEND == 0
     }
 
-    /// Another descriptor of the same open file (fcntl(2), `F_DUPFD_CLOEXEC`); nil if the kernel refuses one.
+    /// Another descriptor of the same open file; nil if the kernel refuses one.
     func duplicate() -> SharedDescriptor? {
-        owned { number in
-            let copy = fcntl(number, F_DUPFD_CLOEXEC, 0)
-            if copy >= 0 { currentTimeSource?.network?.hasDuplicated(copy) }
-            return copy
-        }
+        owned { (number) throws(Errno) in try SystemCall.duplicate(number) }
     }
 
     /// The same pipe or terminal, opened again for writing without blocking; nil if it cannot be, and for the master of a
@@ -249,20 +245,15 @@ extension SharedDescriptor {
     func reopenedForWriting() -> SharedDescriptor? {
         var name = [CChar](repeating: 0, count: 32)
         let isPipe = isPipe
-        return owned { number in
+        return owned { (number) throws(Errno) in
             let isTerminal = unsafe isatty(number) != 0 && ptsname_r(number, &name, 32) != 0
-            guard isPipe || isTerminal else {
-                errno = ENOTSUP
-                return -1
-            }
-            return unsafe Glibc.open("/proc/self/fd/\(number)", O_WRONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)
+            guard isPipe || isTerminal else { throw .notSupported }
+            return try SystemCall.open(FilePath("/proc/self/fd/\(number)"), O_WRONLY | O_NONBLOCK | O_NOCTTY)
         }
     }
 
-    private func owned(_ open: (CInt) -> CInt) -> SharedDescriptor? {
-        try? use { (number) throws(Errno) in
-            makeOwned(try SystemCall.make { open(number) }, keeping: keptUntilClosed)
-        }
+    private func owned(_ open: (CInt) throws(Errno) -> CInt) -> SharedDescriptor? {
+        try? use { (number) throws(Errno) in makeOwned(try open(number), keeping: keptUntilClosed) }
     }
 }
 

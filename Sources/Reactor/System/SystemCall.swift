@@ -30,6 +30,13 @@ package enum SystemCall {
         try make(path) { unsafe Glibc.open($0, flags | O_CLOEXEC, mode) }
     }
 
+    /// fcntl(2) with `F_DUPFD_CLOEXEC`: another descriptor of the same open file.
+    package static func duplicate(_ descriptor: CInt) throws(Errno) -> CInt {
+        let copy = try make { fcntl(descriptor, F_DUPFD_CLOEXEC, 0) }
+        currentTimeSource?.network?.hasDuplicated(copy)
+        return copy
+    }
+
     /// unlink(2).
     package static func unlink(_ path: FilePath) throws(Errno) {
         try make(path) { unsafe Glibc.unlink($0) }

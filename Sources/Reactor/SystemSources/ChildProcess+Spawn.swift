@@ -116,16 +116,14 @@ private struct ChildEnds {
     }
 
     private mutating func openTerminal(_ size: Terminal.Size) throws(Errno) {
-        func owned(_ open: () -> CInt) throws(Errno) -> SharedDescriptor {
-            SharedDescriptor(try SystemCall.make(open), closesWhenDone: true)
-        }
+        func owned(_ number: CInt) -> SharedDescriptor { SharedDescriptor(number, closesWhenDone: true) }
         let number = try SystemCall.open("/dev/ptmx", O_RDWR | O_NOCTTY | O_NONBLOCK)
-        let master = SharedDescriptor(number, closesWhenDone: true)
+        let master = owned(number)
         try SystemCall.make { reactor_terminal_unlock(number) }
         try SystemCall.make { reactor_terminal_resize(number, size.rows, size.columns) }
-        terminal = try owned { reactor_terminal_open(number) }
+        terminal = owned(try SystemCall.make { reactor_terminal_open(number) })
         for number in [STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO] { passed[number] = terminal }
-        let input = try owned { fcntl(number, F_DUPFD_CLOEXEC, 0) }
+        let input = owned(try SystemCall.duplicate(number))
         parents = ParentEnds(input: input, output: master, master: master, slave: terminal)
     }
 

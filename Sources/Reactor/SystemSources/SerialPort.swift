@@ -80,7 +80,7 @@ public struct SerialPort {
             let input = SharedDescriptor(
                 try SystemCall.open(path, O_RDWR | O_NOCTTY | O_NONBLOCK), closesWhenDone: true)
             try SystemCall.make { reactor_serial_configure(input.number, settings) }
-            let copy = try SystemCall.make { fcntl(input.number, F_DUPFD_CLOEXEC, 0) }
+            let copy = try SystemCall.duplicate(input.number)
             return (input, SharedDescriptor(copy, closesWhenDone: true))
         }
         self.input = InputStream(

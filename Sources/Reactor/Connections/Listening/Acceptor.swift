@@ -192,8 +192,7 @@ private struct DescriptorReserve {
     /// Fails if the next descriptor would be a reserved one, which duplicating `number` shows.
     mutating func check(duplicating number: CInt) throws(Errno) {
         guard isReached else { return }
-        let next = OwnedDescriptor(try SystemCall.make { fcntl(number, F_DUPFD_CLOEXEC, 0) })
-        currentTimeSource?.network?.hasDuplicated(number)
+        let next = OwnedDescriptor(try SystemCall.duplicate(number))
         readLimit()
         guard Int(next.number) < first else { throw .tooManyOpenFiles }
         isReached = false
