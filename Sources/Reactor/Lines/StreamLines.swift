@@ -14,9 +14,9 @@ extension InputStream {
 
     /// The stream's lines as text, for `for try await`.
     ///
-    /// The task cuts the lines of a socket, a pipe or a terminal as their bytes arrive. A Dispatch queue reads
-    /// and cuts a regular file, a few chunks ahead, as a ``LineReader`` does; the loop stays free. Memory is
-    /// bounded by these chunks and by the longest line.
+    /// The task cuts the lines as their bytes arrive. Its loop makes a pass after at most eight chunks of 64 KiB, so its timers
+    /// and descriptors are served meanwhile; a ``LineReader`` leaves the loop out of the work. Memory is bounded by a few
+    /// chunks, which are read ahead of a regular file, and by the longest line.
     ///
     /// An iteration that is left loses nothing: the stream continues after the last line that it has returned.
     /// Only with `.truncate`, what was skipped of a line that has not been returned is gone.
@@ -176,8 +176,7 @@ private struct LineBatch: Sendable {
         texts.append(text)
     }
 
-    /// The next line. Its text is made here, on the thread that will free it: memory that another thread frees
-    /// costs more than all else about a line.
+    /// The next line.
     mutating func next() -> String? {
         guard position < lines.count else { return nil }
         defer { position += 1 }
@@ -225,7 +224,6 @@ final class LineBuffer {
     private var batch: LineBatch
     private let reader: EagerReader
     private let tracker: LineProgress
-    private let worker: LineWorker?
     private var cutter: LineCutter
 
     fileprivate init(
@@ -235,16 +233,11 @@ final class LineBuffer {
         reader = EagerReader(stream, timeout: timeout, shutdown: shutdown, readsAhead: true)
         (self.cutter, self.tracker) = (cutter, tracker)
         batch = LineBatch(cutter: cutter, chunk: [])
-        let source = FileSource(stream)
-        worker = source.map { LineWorker($0, cutter) }
-        tracker.expect(source?.file.expectedByteCount)
+        tracker.expect(FileSource(stream)?.file.expectedByteCount)
     }
 
     /// Puts the bytes after the last line back.
-    deinit {
-        let later = worker?.end() ?? []
-        reader.engine.putBack(batch.rest + later)
-    }
+    deinit { reader.engine.putBack(batch.rest) }
 
     @usableFromInline
     func take() -> String? { reader.use.isOver ? nil : batch.next() }
@@ -252,7 +245,9 @@ final class LineBuffer {
     fileprivate func fill(isolation: isolated (any Actor)?) async throws -> String? {
         while !reader.use.isOver {
             if let failure = batch.failure { throw failure }
-            let next = try await nextBatch(isolation: isolation)
+            var chunk: [UInt8] = []
+            try await reader.read(into: &chunk, upTo: InputStream.defaultChunkSize, isolation: isolation)
+            let next = cutter.cut(chunk)
             guard !(next.isEnd && next.lines.isEmpty && next.failure == nil) else { return nil }
             tracker.add(next.chunk.count)
             batch = next
@@ -261,119 +256,5 @@ final class LineBuffer {
             return line
         }
         return nil
-    }
-
-    private func nextBatch(isolation: isolated (any Actor)?) async throws -> LineBatch {
-        guard let worker else {
-            var chunk: [UInt8] = []
-            try await reader.read(into: &chunk, upTo: InputStream.defaultChunkSize, isolation: isolation)
-            return cutter.cut(chunk)
-        }
-        return try await reader.use.next(
-            isolation: isolation, isScheduled: false, preparing: { worker.notify($0) }, worker.take)
-    }
-}
-
-/// Reads a file and cuts its lines on a Dispatch queue, a few batches ahead.
-private final class LineWorker: Sendable {
-    fileprivate struct State {
-        var cutter: LineCutter
-        /// The worker stops when it is full, and starts again when it is half empty: a start costs more than a batch.
-        var batches = BoundedQueue<[LineBatch], Never>(limit: 8)
-        var isWorking = false
-        /// Wakes the task that waits for the next batch.
-        var delegate: UnparkingDelegate?
-    }
-
-    private let source: FileSource
-    private let state: Mutex<State>
-    private let changed = EventCount()
-
-    init(_ source: FileSource, _ cutter: LineCutter) {
-        self.source = source
-        state = Mutex(State(cutter: cutter))
-    }
-
-    /// The next batch; nil if the worker has to cut it first.
-    func take() -> LineBatch? {
-        let (batch, starts) = state.withLock { state -> (LineBatch?, Bool) in
-            let batch = state.batches.takeFirst()
-            let starts = !state.isWorking && state.batches.hasRoom && state.batches.contents.count <= 4
-            if starts { state.isWorking = true }
-            // After the end there are only ends.
-            let end = state.batches.isOpen ? nil : LineBatch(cutter: state.cutter, chunk: [])
-            return (batch ?? end, starts)
-        }
-        if starts { DispatchWorkers.run { [self] in work() } }
-        return batch
-    }
-
-    /// Wakes the task of `delegate` with the next batch; after a pass of its loop, if there is one.
-    func notify(_ delegate: UnparkingDelegate) {
-        let isReady = state.withLock { state in
-            let isReady = state.batches.hasResult
-            state.delegate = isReady ? nil : delegate
-            return isReady
-        }
-        if isReady { delegate.unparkTaskAfterPass() }
-    }
-
-    /// Waits until the worker has ended, and returns the bytes that it has read and that no task has taken.
-    func end() -> [UInt8] {
-        changed.wait {
-            state.withLock { state in
-                state.batches.end()
-                return state.isWorking ? nil : state.batches.contents.flatMap(\.chunk)
-            }
-        }
-    }
-
-    private func work() {
-        repeat { readBatches() } while !state.withLock { $0.endWork() }
-        changed.broadcast()
-    }
-
-    private func readBatches() {
-        var reader = source.file.takeReader()
-        var cutter = state.withLock { $0.next }
-        while let current = cutter {
-            let (batch, new) = readBatch(current, by: &reader)
-            let (delegate, next) = state.withLock { state in
-                state.put(batch, new)
-                return (state.delegate.take(), state.next)
-            }
-            delegate?.unparkTaskLater()
-            cutter = next
-        }
-    }
-
-    private func readBatch(_ cutter: LineCutter, by reader: inout FileReader) -> (LineBatch, LineCutter) {
-        var (cutter, chunk): (LineCutter, [UInt8]) = (cutter, [])
-        do throws(Errno) {
-            let count = try source.append(to: &chunk, upTo: HandoffLimits().chunkSize, by: &reader)
-            source.file.advance(by: count)
-            return (cutter.cut(chunk), cutter)
-        } catch {
-            var batch = LineBatch(cutter: cutter, chunk: [])
-            batch.failure = source.engine.failure
-            return (batch, cutter)
-        }
-    }
-}
-
-extension LineWorker.State {
-    /// The cutter for another batch; nil if the worker has to end.
-    fileprivate var next: LineCutter? { batches.hasRoom ? cutter : nil }
-
-    fileprivate mutating func put(_ batch: LineBatch, _ cutter: LineCutter) {
-        self.cutter = cutter
-        batches.put(batch)
-        if batch.isEnd || batch.failure != nil { batches.end() }
-    }
-
-    /// Ends the worker, which has returned the file's reader; false if another batch is wanted by now.
-    fileprivate mutating func endWork() -> Bool {
-        isWorking = next != nil
-        return !isWorking
     }
 }

@@ -107,6 +107,25 @@ import Testing
         }
     }
 
+    @Test func `a task that reads the lines of a file delays its loop by a few chunks at most`()
+        async throws
+    {
+        let line = String(repeating: "x", count: 65_000)
+        let file = try TemporaryFile(Array(repeating: line, count: 300).joined(separator: "\n"))
+        try await TaskPlace.loopActor.run { loop in
+            let count = Shared(0)
+            loop.perform { loop.observe(.beforeTimers) { _ in count.value = 0 } }
+            var most = 0
+            for try await line in InputStream(path: file.path).lines {
+                // Takes longer than reading ahead.
+                #expect(line.utf8.reduce(0) { $0 + Int($1) } == 65_000 * 120)
+                count.value += 1
+                most = max(most, count.value)
+            }
+            #expect(most <= 40)
+        }
+    }
+
     @Test(arguments: ["/nonexistent": Errno.noSuchFileOrDirectory, "/proc/self/mem": .ioError])
     func `a file that cannot be read is an error`(path: String, errno: Errno) async throws {
         let error = await thrownError { for try await _ in InputStream(path: FilePath(path)).lines {} }

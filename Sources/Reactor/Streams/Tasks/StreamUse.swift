@@ -84,17 +84,15 @@ final class StreamUse {
 
     /// The first result of `now`, which does not wait. As often as it has none, the task waits for the stream's next event.
     ///
-    /// - Parameters:
-    ///   - isScheduled: Whether the stream needs a loop for its events.
-    ///   - prepare: Called before each wait. Another thread may resume the task through the delegate.
+    /// - Parameter prepare: Called before each wait. Another thread may resume the task through the delegate.
     func next<Result>(
-        isolation: isolated (any Actor)?, isScheduled: Bool = true,
-        preparing prepare: ((UnparkingDelegate) -> Void)? = nil, _ now: () throws -> Result?
+        isolation: isolated (any Actor)?, preparing prepare: ((UnparkingDelegate) -> Void)? = nil,
+        _ now: () throws -> Result?
     ) async throws -> Result {
         while true {
             let isDelayed = !mayTransfer
             if let result = try transfer(now) { return result }
-            let parker = try parker(isolation, isScheduled: isScheduled)
+            let parker = try parker(isolation)
             prepare?(delegate)
             if isDelayed { delegate.unparkTaskAfterPass() }
             await parker.park(isolation: isolation)
@@ -102,8 +100,8 @@ final class StreamUse {
     }
 
     /// What to park the task at: the stream's next event, the deadline, the shutdown and the task's cancellation unpark it.
-    func parker(_ isolation: (any Actor)?, isScheduled: Bool = true) throws -> TaskParker {
-        let parker = try findParker(isolation, isScheduled: isScheduled)
+    func parker(_ isolation: (any Actor)?) throws -> TaskParker {
+        let parker = try findParker(isolation)
         if let timeout { try limitWait(to: timeout, at: parker) }
         stream.engine.noteWait()
         return parker
@@ -119,7 +117,7 @@ final class StreamUse {
         if timer == nil { timer = UnparkTimer(deadline, at: parker, on: place) }
     }
 
-    private func findParker(_ isolation: (any Actor)?, isScheduled: Bool) throws -> TaskParker {
+    private func findParker(_ isolation: (any Actor)?) throws -> TaskParker {
         if !delegate.takeMove(), let parker { return parker }
         do throws(Errno) {
             let place = try RunLoop.place(of: isolation, orOn: stream.engine.scheduledPlace?.loop)
@@ -127,7 +125,7 @@ final class StreamUse {
             self.parker = parker
             timer = nil
             observation = shutdown?.observe { parker.unparkLater() }
-            if isScheduled { stream.engine.scheduleForTask(on: place.loop, place.executor.modes) }
+            stream.engine.scheduleForTask(on: place.loop, place.executor.modes)
             return parker
         } catch .canceled {
             throw CancellationError()
