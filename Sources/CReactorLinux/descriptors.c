@@ -3,10 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
@@ -68,15 +72,36 @@ ssize_t reactor_write(int descriptor, const void *bytes, size_t count) {
     return written;
 }
 
+/// Whether the system limits how many bytes that are not sent yet a TCP socket takes (tcp_notsent_lowat, tcp(7)), which the
+/// socket does not say. Found out once.
+static bool system_limits_unsent(void) {
+    enum { unknown, no, yes };
+    static atomic_int known = unknown;
+    int answer = atomic_load_explicit(&known, memory_order_relaxed);
+    if (answer == unknown) {
+        FILE *file = fopen("/proc/sys/net/ipv4/tcp_notsent_lowat", "re");
+        // No descriptor, perhaps: there may be one the next time.
+        if (file == NULL && errno != ENOENT) return true;
+        unsigned limit = UINT_MAX;
+        if (file != NULL) {
+            if (fscanf(file, "%u", &limit) != 1) limit = UINT_MAX;
+            fclose(file);
+        }
+        answer = limit == UINT_MAX ? no : yes;
+        atomic_store_explicit(&known, answer, memory_order_relaxed);
+    }
+    return answer == yes;
+}
+
 ssize_t reactor_send_room(int socket) {
     int size = 0;
     unsigned unsent = 0;
     socklen_t length = sizeof size;
     if (getsockopt(socket, SOL_SOCKET, SO_SNDBUF, &size, &length) != 0) return 0;
     length = sizeof unsent;
-    // Fails for a socket that is not TCP's. 0 is the default, which is no limit.
-    if (getsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, &length) == 0 && unsent != 0) return 0;
-    return size / 3;
+    // Fails for a socket that is not TCP's. 0 stands for the system's limit, which is none by default.
+    if (getsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, &length) != 0) return size / 3;
+    return unsent != 0 || system_limits_unsent() ? 0 : size / 3;
 }
 
 ssize_t reactor_send_file(int socket, int file, off_t offset, size_t count) {

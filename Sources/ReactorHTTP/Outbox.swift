@@ -133,12 +133,13 @@ final class Outbox: Sendable {
 
     /// From any thread: drops the events that have not been delivered, and those that follow, but the completion.
     func dropEvents(_ error: HTTPError) {
-        let dropped = state.withLock { state -> [Event] in
+        let dropped = state.withLock { state -> Queue<Event> in
             state.cancellation = error
-            let dropped = state.events.removeAll()
+            var dropped = Queue<Event>()
+            swap(&dropped, &state.events)
             state.memory = 0
-            for event in dropped {
-                switch event {
+            for index in 0..<dropped.count {
+                switch dropped[index] {
                 case .event: state.hasDropped = true
                 case .completion(let result): state.events.append(.completion(state.result(result)))
                 case .progress: break

@@ -205,7 +205,7 @@ ssize_t reactor_receive(int descriptor, void *bytes, size_t count);
 /// A send(2) that neither blocks nor raises SIGPIPE. Returns -errno instead of -1.
 ssize_t reactor_send(int descriptor, const void *bytes, size_t count);
 /// How many bytes a socket has room for at least, if poll(2) says that it has room; 0 if that is unknown, as with
-/// TCP_NOTSENT_LOWAT.
+/// a limit of what is not sent (TCP_NOTSENT_LOWAT, or the system's).
 ssize_t reactor_send_room(int socket);
 /// A sendfile(2) that neither blocks for `socket` nor raises SIGPIPE. Returns -errno instead of -1: -ENOTSUP for a socket in
 /// blocking mode.

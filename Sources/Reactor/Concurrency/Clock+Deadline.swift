@@ -29,53 +29,18 @@ extension RunLoop.Clock {
         _ deadline: Deadline, tolerance: Duration? = nil,
         @_inheritActorContext _ operation: @escaping @Sendable () async throws -> Success
     ) async throws -> Success {
-        try await withThrowingTaskGroup { group in
-            group.addTask { Step.returned(try await operation()) }
-            group.addTask { try await sleepThenStep(until: deadline, tolerance: tolerance) }
-            defer { group.cancelAll() }
-            while let step = try await group.next() {
-                switch step {
-                case .returned(let value): return value
-                case .interrupted: continue
-                case .expired:
-                    group.cancelAll()
-                    return try await result(of: &group)
-                }
-            }
-            fatalError("An operation neither returned nor threw.")
+        let hasPassed = Flag()
+        do {
+            return try await withTaskCancelled(
+                when: {
+                    do { try await sleep(until: deadline, tolerance: tolerance) } catch {
+                        if Task.isCancelled { return }
+                        throw error
+                    }
+                    hasPassed.raise()
+                }, operation)
+        } catch {
+            throw hasPassed.isRaised ? DeadlineError(underlyingError: error) : error
         }
-    }
-
-    private func sleepThenStep<Success>(
-        until deadline: Deadline, tolerance: Duration?
-    ) async throws -> Step<Success> {
-        do { try await sleep(until: deadline, tolerance: tolerance) } catch {
-            guard Task.isCancelled else { throw error }
-            return .interrupted
-        }
-        return .expired
-    }
-}
-
-/// The outcome of a child task of ``RunLoop/Clock/withDeadline(_:tolerance:_:)``.
-private enum Step<Success: Sendable>: Sendable {
-    case returned(Success)
-    /// The deadline has passed.
-    case expired
-    /// The wait for the deadline was cancelled.
-    case interrupted
-}
-
-/// The result of the operation, whose deadline has passed.
-nonisolated(nonsending) private func result<Success>(
-    of group: inout ThrowingTaskGroup<Step<Success>, any Error>
-) async throws -> Success {
-    do {
-        guard case .returned(let value) = try await group.next() else {
-            fatalError("An operation neither returned nor threw.")
-        }
-        return value
-    } catch {
-        throw RunLoop.Clock.DeadlineError(underlyingError: error)
     }
 }

@@ -74,23 +74,11 @@ extension RunLoop {
         _ body: @escaping @Sendable (GracefulShutdown) async throws -> Success,
         until shutdown: GracefulShutdown, _ events: Events<Signal, any Error>, _ grace: Duration
     ) async throws -> Success? {
-        try await withThrowingTaskGroup(of: Success?.self) { group in
-            group.addTask { try await body(shutdown) }
-            group.addTask {
-                try await self.waitForEnd(of: shutdown, events, grace)
-                return nil
-            }
-            defer { group.cancelAll() }
-            do {
-                while let result = try await group.next() {
-                    if let result { return result }
-                    group.cancelAll()
-                }
-                return nil
-            } catch is CancellationError where shutdown.hasBegun && !Task.isCancelled {
-                return nil
-            }
-        }
+        do {
+            return try await withTaskCancelled(
+                when: { try await self.waitForEnd(of: shutdown, events, grace) }, { try await body(shutdown) }
+            )
+        } catch is CancellationError where shutdown.hasBegun && !Task.isCancelled { return nil }
     }
 
     /// Returns when the grace is over, or the task is cancelled because the body has ended.

@@ -33,7 +33,7 @@ public import SystemPackage
 /// Foundation differs: it has no such type; a pair of streams is what code from Cocoa has (``streams``).
 public final class Connection: Sendable {
     /// The streams that move the bytes, and the socket that they share.
-    let halves: Halves
+    let halves: StreamPair
     let socket: SocketConnection
     let turns = WriteTurns()
     /// Whether the delegate has been told that the peer has ended its direction.
@@ -50,7 +50,7 @@ public final class Connection: Sendable {
     /// The streams of a connection.
     ///
     /// `@unchecked Sendable`: a stream has no state but its engine, which is `Sendable`, and these are of no subclass.
-    struct Halves: @unchecked Sendable {
+    struct StreamPair: @unchecked Sendable {
         let input: InputStream
         let output: OutputStream
     }
@@ -112,7 +112,7 @@ public final class Connection: Sendable {
     private init(_ socket: SocketConnection, _ writeBufferSize: Int) {
         (self.socket, self.writeBufferSize) = (socket, writeBufferSize)
         let (input, output) = socket.makeStreams()
-        halves = Halves(input: input, output: output)
+        halves = StreamPair(input: input, output: output)
     }
 
     /// The two streams of the connection, for code that is written for a pair: it gives each a delegate, schedules and opens
@@ -231,4 +231,62 @@ extension Connection: Hashable {
 
     /// Hashes the connection's identity.
     public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
+}
+
+extension Connection {
+    /// The options of a connection.
+    public typealias Options = ConnectionOptions
+
+    /// When the kernel probes a silent peer, and when it gives up.
+    public typealias KeepAlive = ConnectionOptions.KeepAlive
+
+    /// ``ConnectionOptions/idleTimeout``. Setting it begins the time anew: a server has one for the head of a request, another
+    /// for its body, and none while it works. Any thread.
+    ///
+    /// - Precondition: Set to nil or a positive duration.
+    public var idleTimeout: Duration? {
+        get { socket.options.idleTimeout }
+        set {
+            Options.check(newValue)
+            socket.changeTimeouts { $0.idleTimeout = newValue }
+        }
+    }
+
+    /// ``ConnectionOptions/writeTimeout``. Setting it begins the time anew. Any thread.
+    ///
+    /// - Precondition: Set to nil or a positive duration.
+    public var writeTimeout: Duration? {
+        get { socket.options.writeTimeout }
+        set {
+            Options.check(newValue)
+            socket.changeTimeouts { $0.writeTimeout = newValue }
+        }
+    }
+
+    /// What protects a connection's bytes, such as ReactorTLS's `.tls()`.
+    public struct Security: Sendable {
+        let security: any SocketSecurity
+
+        package init(_ security: any SocketSecurity) { self.security = security }
+
+        /// Traps if it is a client's.
+        func requireServer(_ name: StaticString) {
+            require(security.isServer, "\(name) needs a server's security, such as .tls(.server(identity)).")
+        }
+    }
+
+    /// Protects the connection, if there is a security: before it is open if it is not opened yet, else from the next byte on.
+    ///
+    /// - Returns: False if the connection is closed, has failed, or is protected.
+    package func protect(by security: Security?) -> Bool {
+        security.map { socket.protect(by: $0.security) } ?? true
+    }
+
+    /// Calls `body`, during which nothing is written. Returns false instead while a write has its turn.
+    package func betweenWrites<Failure>(_ body: () throws(Failure) -> Void) throws(Failure) -> Bool {
+        guard turns.takeIfFree() else { return false }
+        defer { turns.pass() }
+        try body()
+        return true
+    }
 }

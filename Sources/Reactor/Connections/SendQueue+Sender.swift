@@ -67,7 +67,7 @@ extension SendQueue.Sender {
                 count += sent
                 let (passesTurn, flushes) = state.withLock { $0.advance(by: sent) }
                 if passesTurn { connection?.turns.pass() }
-                for flush in flushes { engine.backend.whenFlushed(flush.callback) }
+                for flush in flushes { engine.backend.whenFlushed(flush) }
                 if position + sent < bytes.count, !findRoom() { break }
             } catch {
                 fail(error)
@@ -124,6 +124,6 @@ extension SendQueue.Sender {
         var (hadTurn, writers, flushes) = state.withLock { $0.fail(error) }
         if hadTurn { connection?.turns.pass() }
         while let writer = writers.popFirst() { writer.wait.end(.brokenPipe) }
-        for flush in flushes { flush.callback() }
+        for flush in flushes { flush() }
     }
 }

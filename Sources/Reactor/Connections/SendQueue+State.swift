@@ -27,12 +27,6 @@ extension SendQueue {
         let wait: TaskWait
     }
 
-    /// A task that waits until all messages with numbers below `number` have been sent or dropped, and then for the kernel.
-    struct Flush {
-        let number: Int
-        let callback: FlushCallback
-    }
-
     /// What became of a message.
     enum Put {
         /// It is the only one: the caller sends it.
@@ -58,9 +52,10 @@ extension SendQueue {
         let limit: Int
         var phase = Phase.idle
         var hasTurn = false
-        /// Those that wait. The first one has the number ``firstNumber``.
+        /// Those that wait.
         private var messages = Queue<Message>()
-        private var firstNumber = 0
+        /// The number of the first of them. Flushes are due between two batches.
+        private var firstNumber: Int { flushes.takenCount }
         /// What is being sent: one message or several, and how many bytes of them the stream has accepted.
         private var batch: [UInt8] = []
         private var position = 0
@@ -77,7 +72,7 @@ extension SendQueue {
         /// How many tasks wait for the end of the output, or whether it has ended: then no more messages are accepted.
         var enderCount = 0
         private var writers = Queue<Writer>()
-        private var flushes: [Flush] = []
+        private var flushes = FlushCallbacks()
         private var writeCount: UInt8 = 0
         private var isPending = false
 
@@ -146,7 +141,7 @@ extension SendQueue.State {
     private mutating func takeFirst() -> SendQueue.Message? {
         guard let message = messages.popFirst() else { return nil }
         if let key = message.key { numbers[key] = nil }
-        firstNumber += 1
+        flushes.take(1)
         return message
     }
 
@@ -176,14 +171,14 @@ extension SendQueue.State {
 
     /// Records that so many bytes have been accepted, and gives their room to the tasks that wait for it. Returns whether the
     /// caller has to pass the turn on, and the flushes whose messages have been sent.
-    mutating func advance(by count: Int) -> (passesTurn: Bool, flushes: [SendQueue.Flush]) {
+    mutating func advance(by count: Int) -> (passesTurn: Bool, flushes: [FlushCallback]) {
         position += count
         guard position == batch.count else { return (false, []) }
         cost -= batchCost
         (batch, position, batchCount, batchCost) = ([], 0, 0, 0)
         defer { hasTurn = false }
         admit()
-        return (hasTurn, takeFlushed())
+        return (hasTurn, flushes.removeDue(all: false))
     }
 
     /// An exit of the process waits for what is not sent at once.
@@ -217,15 +212,15 @@ extension SendQueue.State {
 
     /// Drops what waits. Returns whether the caller has to pass the turn on, and the tasks that wait.
     mutating func fail(_ error: any Error) -> (
-        hadTurn: Bool, writers: Queue<SendQueue.Writer>, [SendQueue.Flush]
+        hadTurn: Bool, writers: Queue<SendQueue.Writer>, [FlushCallback]
     ) {
         droppedCount += batchCount + messages.count
         failure = failure ?? error
         (messages, numbers) = (Queue(), [:])
         (batch, batchCount, cost) = ([], 0, 0)
         endPending()
-        defer { (writers, flushes, phase, hasTurn) = (Queue(), [], .idle, false) }
-        return (hasTurn, writers, flushes)
+        defer { (writers, phase, hasTurn) = (Queue(), .idle, false) }
+        return (hasTurn, writers, flushes.removeDue(all: true))
     }
 
     // MARK: Tasks
@@ -252,7 +247,7 @@ extension SendQueue.State {
     /// Forgets the tasks that have given up.
     mutating func removeEnded() {
         writers.removeAll { $0.wait.hasEnded }
-        flushes.removeAll { !$0.callback.isWaiting }
+        flushes.removeEnded()
     }
 
     /// Whether the stream has accepted all messages.
@@ -261,14 +256,7 @@ extension SendQueue.State {
     /// Returns whether all messages have been sent.
     mutating func flushLater(_ callback: FlushCallback) -> Bool {
         if batchCount == 0, messages.isEmpty { return true }
-        flushes.append(SendQueue.Flush(number: firstNumber + messages.count, callback: callback))
+        flushes.add(callback, at: firstNumber + messages.count)
         return false
-    }
-
-    /// The flushes whose messages have been sent by now: called between two batches.
-    private mutating func takeFlushed() -> [SendQueue.Flush] {
-        let count = flushes.prefix { $0.number <= firstNumber }.count
-        defer { flushes.removeFirst(count) }
-        return Array(flushes.prefix(count))
     }
 }

@@ -65,20 +65,7 @@ public final class GracefulShutdown: Sendable {
     nonisolated(nonsending) public func cancelWhenBegun<Success: Sendable>(
         @_inheritActorContext _ operation: @escaping @Sendable () async throws -> Success
     ) async throws -> Success {
-        try await withThrowingTaskGroup(of: Success?.self) { group in
-            if hasBegun { group.cancelAll() }
-            group.addTask { try await operation() }
-            group.addTask {
-                try? await self.waitUntilBegun()
-                return nil
-            }
-            defer { group.cancelAll() }
-            while let result = try await group.next() {
-                if let result { return result }
-                group.cancelAll()
-            }
-            fatalError("An operation neither returned nor threw.")
-        }
+        try await withTaskCancelled(hasBegun, when: { try? await self.waitUntilBegun() }, operation)
     }
 
     /// Calls `handler` when the shutdown begins: at once, if it has. Once the observation has ended, only

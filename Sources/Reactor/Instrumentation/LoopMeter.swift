@@ -1,4 +1,5 @@
 import CReactorLinux
+import Glibc
 import Synchronization
 
 /// Counts what one loop does and, while callbacks are measured, times them and notes what wakes the loop.
@@ -265,5 +266,72 @@ extension LoopMeter.Measured {
     fileprivate mutating func change(_ name: String, _ change: (inout LoopMeter.Account) -> Void) {
         let isNew = accounts[name] == nil
         change(&accounts[isNew && accounts.count >= Self.mostAccounts ? "others" : name, default: .init()])
+    }
+}
+
+/// What kind of callback a loop is in: one word, which any thread may read.
+struct CallbackKind: RawRepresentable, AtomicRepresentable, Equatable {
+    /// The descriptor of an event source, -1 for one without a descriptor, or a constant.
+    let rawValue: CInt
+
+    init(rawValue: CInt) { self.rawValue = rawValue }
+
+    /// The callback of an event source.
+    init(descriptor: CInt) { rawValue = descriptor }
+
+    static var none: CallbackKind { CallbackKind(rawValue: .min) }
+    static var timer: CallbackKind { CallbackKind(rawValue: -2) }
+    static var source: CallbackKind { CallbackKind(rawValue: -3) }
+    static var observer: CallbackKind { CallbackKind(rawValue: -4) }
+    static var block: CallbackKind { CallbackKind(rawValue: -5) }
+    static var job: CallbackKind { CallbackKind(rawValue: -6) }
+
+    /// What is being called; nil if nothing is.
+    var name: String? {
+        switch self {
+        case .none: nil
+        case .timer: "a timer"
+        case .source: "a signalled source or a mailbox"
+        case .observer: "an observer or an ordered block"
+        case .block: "a posted block"
+        case .job: "a job of an executor"
+        case CallbackKind(descriptor: -1): "a source of events without a descriptor"
+        default: "the source of \(descriptorName(rawValue))"
+        }
+    }
+}
+
+/// The CPU time of one thread, readable from any thread.
+final class ProcessorClock: Sendable {
+    private enum State {
+        /// The thread's clock, which lasts as long as the thread.
+        case running(clockid_t)
+        case ended(at: Int64)
+    }
+
+    private let state = Mutex(State.ended(at: 0))
+
+    /// Begins with the calling thread.
+    func begin() {
+        var clock = clockid_t()
+        guard unsafe pthread_getcpuclockid(pthread_self(), &clock) == 0 else { return }
+        state.withLock { [clock] in $0 = .running(clock) }
+    }
+
+    /// Freezes the clock. Call before the thread exits: the kernel reuses thread IDs.
+    func end() { state.withLock { $0 = .ended(at: Self.nanoseconds($0)) } }
+
+    /// 0 before the beginning.
+    var nanoseconds: Int64 { state.withLock { Self.nanoseconds($0) } }
+
+    private static func nanoseconds(_ state: State) -> Int64 {
+        switch state {
+        case .ended(let time): return time
+        case .running(let clock):
+            var time = timespec()
+            // Fails in a child of fork(2), which does not have the thread.
+            guard unsafe clock_gettime(clock, &time) == 0 else { return 0 }
+            return Int64(time.tv_sec) * 1_000_000_000 + Int64(time.tv_nsec)
+        }
     }
 }

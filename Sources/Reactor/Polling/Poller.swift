@@ -71,7 +71,7 @@ final class Poller {
         return end != .min
     }
 
-    /// Makes the next wait ask the time source again.
+    /// Forgets the date of the timer, which the next wait then sets again.
     func forgetTimer() { waker.forgetTimer() }
 
     /// Sets the timer of a wait that another event loop makes, and returns whether there is time to wait; see ``nest(in:)``.
@@ -331,7 +331,7 @@ private func noteTimer(_: CInt, _: Int16, _ context: UnsafeMutableRawPointer?) {
 
 private func ignoreReadiness(_: CInt, _: Int16, _: UnsafeMutableRawPointer?) {}
 
-/// Makes a call of libevent whose failure its result tells.
+/// Makes a call of libevent whose result tells whether it has failed: without its message.
 private func withoutMessages<Result, Failure: Error>(_ call: () throws(Failure) -> Result) throws(Failure)
     -> Result
 {

@@ -172,7 +172,7 @@ public final class RunLoop: Sendable {
     /// The present moment on the loop's thread, asked from any: a test may have replaced that thread's time.
     package var now: Deadline { Deadline(uptimeNanoseconds: ReplacedClocks.now(of: self)) }
 
-    /// Makes the next wait ask the thread's time source, which has been replaced, also if it is until the date of the last one.
+    /// The thread's time source has been replaced: the next wait sets its timer again, even to the same date.
     package func timeWasReplaced() { core.waker?.forgetTimer() }
 
     /// How many runs are nested; 0 outside a run.

@@ -38,15 +38,17 @@ struct FilePart {
     let file: CInt
     let range: Range<Int>
 
-    /// So many that a call costs little beside them, and so few that a fast reader does not keep the thread from its other
-    /// work: 1 MiB takes some 100 µs.
+    /// Large enough that a call costs little beside them, and small enough that a fast reader does not occupy the thread:
+    /// 1 MiB takes some 100 µs.
     private static var mostBytes: Int { 1 << 20 }
 
     /// As many as a hand-off reads at once.
     private static var mostCopiedBytes: Int { 65_536 }
 
     init(_ file: FileDescriptor, _ range: Range<Int>) {
-        require(range.lowerBound >= 0, "A file has no bytes before its beginning, at \(range.lowerBound).")
+        require(
+            range.lowerBound >= 0,
+            "The range of a file begins at \(range.lowerBound): it must not be negative.")
         self.file = file.rawValue
         self.range = range.prefix(Self.mostBytes)
     }

@@ -64,9 +64,7 @@ struct PortRoom {
 /// of the messages that are arriving.
 final class PortQueue: Sendable {
     private struct State {
-        /// The messages that arrived last, and those that arrived before them, in reverse order.
-        var newer: [ReceivedMessage] = []
-        var older: [ReceivedMessage] = []
+        var messages = Queue<ReceivedMessage>()
         /// What these messages and those that are arriving leave.
         var room: PortRoom
         /// The bytes that the first waiting connection of each kind needs.
@@ -74,11 +72,8 @@ final class PortQueue: Sendable {
         var isOpen = true
         var messageHandler: (@Sendable () -> Void)?
 
-        var isEmpty: Bool { newer.isEmpty && older.isEmpty }
-
         mutating func take() -> ReceivedMessage? {
-            if older.isEmpty { (older, newer) = (newer.reversed(), []) }
-            guard let message = older.popLast() else { return nil }
+            guard let message = messages.popFirst() else { return nil }
             room.release(PortQueue.byteCount(frameLength: message.bytes.count))
             return message
         }
@@ -86,7 +81,9 @@ final class PortQueue: Sendable {
         /// Whether a waiting connection has room. True only when half of the room is free or nothing is queued, so that
         /// the connections' thread is not woken for every message; and only once.
         mutating func hasRoomAgain() -> Bool {
-            guard isEmpty || room.isHalfFree, awaited.values.contains(where: room.fits) else { return false }
+            guard messages.isEmpty || room.isHalfFree, awaited.values.contains(where: room.fits) else {
+                return false
+            }
             awaited = [:]
             return true
         }
@@ -107,7 +104,7 @@ final class PortQueue: Sendable {
         if !isEmpty { handler() }
     }
 
-    var isEmpty: Bool { state.withLock { $0.isEmpty } }
+    var isEmpty: Bool { state.withLock { $0.messages.isEmpty } }
 
     /// Reserves bytes for a message that is arriving. If there are too few, returns false, and a later call of
     /// `take()` reports that there are enough.
@@ -133,7 +130,7 @@ final class PortQueue: Sendable {
     func append(_ message: ReceivedMessage) {
         let handler = state.withLock { state -> (@Sendable () -> Void)? in
             guard state.isOpen else { return nil }
-            state.newer.append(message)
+            state.messages.append(message)
             return state.messageHandler
         }
         handler?()

@@ -13,7 +13,7 @@ final class PortSender: Sendable {
     /// A lock with a timeout. Foundation's `NSLock.lock(before:)` traps on distant dates.
     private let semaphore = DispatchSemaphore(value: 1)
     /// Used by the thread that holds the semaphore.
-    private let socket = Mutex<ConnectedSocket?>(nil)
+    private let socket = Mutex<PortSocket?>(nil)
 
     /// Distinguishes this sender from a later one to the same address.
     private let number: Int
@@ -47,7 +47,7 @@ final class PortSender: Sendable {
                 guard sentCount == 0, Deadline.now < deadline else { return false }
             }
         }
-        guard let new = ConnectedSocket(connectingTo: signature, before: deadline) else { return false }
+        guard let new = PortSocket(connectingTo: signature, before: deadline) else { return false }
         guard case .sent = new.send(bytes, before: deadline) else { return false }
         socket.withLock { $0 = new }
         return true
@@ -99,7 +99,7 @@ extension Date {
 // MARK: - Socket
 
 /// A connected socket that is closed when its last reference is released.
-private final class ConnectedSocket: Sendable {
+private final class PortSocket: Sendable {
     enum Outcome {
         case sent
         /// `sentCount` bytes of the message were sent before the failure.

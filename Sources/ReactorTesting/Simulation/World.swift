@@ -23,8 +23,9 @@ public import Reactor
 ///
 /// The seed decides everything that the world does, and the order in which loops serve what is ready at the same time. So a
 /// simulation with the same seed is the same each time, as ``trace`` shows, if the code under test uses no other threads,
-/// hand-offs, files, child processes, `Task.sleep` or random numbers of its own (`Backoff` takes its from the seed), and does
-/// not depend on the order of a set or a dictionary (unless SWIFT_DETERMINISTIC_HASHING=1 is in the environment).
+/// hand-offs, files, child processes, `Task.sleep` or random numbers of its own (`Backoff` takes its from the seed; TLS takes
+/// OpenSSL's), and does not depend on the order of a set or a dictionary (unless SWIFT_DETERMINISTIC_HASHING=1 is in the
+/// environment).
 /// When the body returns, its connections end without a fault: their bytes that have not arrived are dropped, and the loop
 /// serves what is ready then. What it has left on the loop, such as a timer or a listener, belongs to the next simulation of
 /// the thread; a connection that is being made then, and a lookup, are never reported.
@@ -85,7 +86,7 @@ public final class World: Sendable {
     ///   - name: A name that resolves to the host's addresses on every host. A name of several hosts resolves to the addresses
     ///     of all.
     ///   - addresses: Numeric IPv4 and IPv6 addresses, in the order in which the name resolves to them; one of each if none is
-    ///     given.
+    ///     given: 10.0.0.2 and fd00::2 for the first host. ``localhost`` has 10.0.0.1 and fd00::1.
     /// - Precondition: The addresses are numeric, those of no other host, and no loopback or wildcard addresses.
     public func host(_ name: String, _ addresses: String...) -> Host { network.addHost(name, addresses) }
 

@@ -151,6 +151,6 @@ import Testing
                 try OutputStream.toMemory().write(contentsOf: .standardInput, range: -1..<1)
             }
         }
-        #expect(result.message.contains("beginning"))
+        #expect(result.message.contains("negative"))
     }
 }

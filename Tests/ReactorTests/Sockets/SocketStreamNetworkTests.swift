@@ -32,6 +32,42 @@ struct SocketStreamNetworkTests {
             }
         }
     }
+
+    @Test func `a write after an event for space does not wait though the system limits unsent bytes`() async
+    {
+        await #expect(processExitsWith: .success) {
+            try OwnNetwork.run {
+                let file = try FileDescriptor.open("/proc/sys/net/ipv4/tcp_notsent_lowat", .writeOnly)
+                try file.closeAfter { _ = try file.writeAll("16384".utf8) }
+                let loop = RunLoop.current
+                let server = Shared<Connection?>(nil)
+                let listener = try Listener(.ipv4Loopback(port: 0)) { _, connection in
+                    server.value = connection
+                }
+                try loop.add(listener, forMode: .default)
+                let options = Connection.Options(sendBufferSize: 1_000_000)
+                let output = Connection(to: listener.localAddress, options: options).streams.output
+                let least = Shared(Int.max)
+                let writer = HandlerDelegate { stream, event in
+                    guard event == .hasSpaceAvailable, let output = stream as? OutputStream else { return }
+                    least.value = min(least.value, output.write(pattern(512), maxLength: 512))
+                }
+                output.delegate = writer
+                output.schedule(in: loop, forMode: .default)
+                output.open()
+                loop.serve { output.streamStatus == .open && server.value != nil }
+                // Nobody reads. A write that waits fails when the peer goes.
+                let peer = try JoinableThread {
+                    sleep(2)
+                    server.value?.reset()
+                }
+                loop.run(in: .default, until: .now + .milliseconds(200))
+                try #require(least.value > 0)
+                withExtendedLifetime(writer) {}
+                peer.join()
+            }
+        }
+    }
 }
 
 /// A network of a thread, with a loopback interface only (network_namespaces(7)).

@@ -165,7 +165,7 @@ extension Resolver {
             }
             guard let start = request.start else {
                 return ResolverQueue.shared.isBusy
-                    ? "The lookup of \(host) waits until one of the \(ResolverQueue.width) that are under way ends."
+                    ? "The lookup of \(host) waits: \(ResolverQueue.width) others are in progress."
                     : "The lookup of \(host) is about to begin."
             }
             let time = start.duration(to: .now).rounded

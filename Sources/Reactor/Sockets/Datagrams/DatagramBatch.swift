@@ -52,9 +52,9 @@ final class DatagramBatch {
     }
 
     private func deliver(_ receiver: Receiver) {
-        var goesOn = true
+        var mayHaveMore = true
         let network = currentTimeSource?.network
-        while goesOn, !isEmpty {
+        while mayHaveMore, !isEmpty {
             let raw = reactor_datagrams_at(storage, next)
             next += 1
             let descriptors = unsafe UnsafeBufferPointer(start: raw.descriptors, count: raw.descriptor_count)
@@ -64,7 +64,7 @@ final class DatagramBatch {
                 credentials: PeerCredentials(raw.credentials),
                 descriptors: descriptors.map { FileDescriptor(rawValue: $0) },
                 hasLostDescriptors: raw.has_lost_descriptors)
-            goesOn = unsafe receiver(
+            mayHaveMore = unsafe receiver(
                 UnsafeRawBufferPointer(start: raw.bytes, count: raw.count).bytes, metadata)
         }
     }

@@ -10,9 +10,9 @@ extension FlushCallback {
     func cancel() { _ = take() }
 }
 
-/// The callbacks of an output that wait until so many bytes have been taken.
+/// The callbacks of an output that wait until so many bytes, or messages, have been taken.
 struct FlushCallbacks {
-    /// How many bytes have been taken.
+    /// How many have been taken.
     private(set) var takenCount = 0
     /// In the order of their counts.
     private var waiting: [(callback: FlushCallback, count: Int)] = []
@@ -24,12 +24,15 @@ struct FlushCallbacks {
 
     /// Adds a callback, which is due when ``takenCount`` is `count`.
     mutating func add(_ callback: FlushCallback, at count: Int) {
-        waiting.removeAll { !$0.callback.isWaiting }
+        removeEnded()
         let index = waiting.firstIndex { $0.count > count }
         waiting.insert((callback, count), at: index ?? waiting.count)
     }
 
-    /// Sets the count of those that wait for more bytes than `count`.
+    /// Removes those that have been cancelled.
+    mutating func removeEnded() { waiting.removeAll { !$0.callback.isWaiting } }
+
+    /// Sets the count of those that wait for more than `count`.
     mutating func limit(to count: Int) {
         for index in waiting.indices.reversed() {
             guard waiting[index].count > count else { return }

@@ -270,7 +270,7 @@ extension StreamEngine {
         state.withLock { $0.machine.isScheduled(on: loop.identity) && $0.machine.requestUpdate() }
     }
 
-    /// Takes what this thread's `loop` has to do, and what it needs for that.
+    /// Returns what this thread's `loop` has to do, once, with what it needs for it.
     fileprivate func takeUpdate(
         of loop: LoopIdentity
     ) -> (update: LoopSchedule.Update, source: StreamSource, interest: Readiness, SharedDescriptor?)? {

@@ -4,7 +4,7 @@ import SystemPackage
 /// Performs what a stream's ``StreamMachine`` decides, on its backend, its run loop and its delegate. Safe from any thread.
 ///
 /// The engine has a ``StreamSource`` on the loop that the stream is scheduled on. The source is ready when the kernel reports
-/// its descriptor or the engine signals it; then ``serve(on:_:)`` runs on the loop's thread.
+/// its descriptor or the engine signals it; then ``serve(_:)`` runs on the loop's thread.
 final class StreamEngine: Sendable {
     /// What each event uses comes first, next to each other.
     @dynamicMemberLookup

@@ -41,7 +41,7 @@ final class UnparkingDelegate: StreamDelegate, Sendable {
     /// Lets the task continue later. From any thread.
     func unparkTaskLater() { parker?.unparkLater() }
 
-    /// Lets the task, which is about to wait though it could continue, continue after a pass of its loop.
+    /// Lets the task, which is about to wait, continue after the next pass of its loop.
     func unparkTaskAfterPass() { parker?.unparkAfterPass() }
 
     /// Makes the caller the only user, until ``endUse(transfers:)``.
