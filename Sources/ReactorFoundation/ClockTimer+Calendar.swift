@@ -2,7 +2,7 @@ public import Foundation
 public import Reactor
 
 extension ClockTimer {
-    /// Makes a timer that fires at each date that matches `components`, such as every day at 03:00.
+    /// Creates a timer that fires at each date that matches `components`, such as every day at 03:00.
     ///
     /// ```swift
     /// let nightly = try ClockTimer(matching: DateComponents(hour: 3, minute: 0)) { _ in cleanUp() }

@@ -167,13 +167,13 @@ extension NotificationQueue {
 ///
 /// Releases nothing of the client's in a call that mutates, since a sender's `deinit` may use the queue.
 private struct PendingNotifications {
-    /// What has been taken out, for the caller to release.
+    /// The elements that were taken out, for the caller to release.
     struct Removed {
         let notification: Notification
         let keys: [CoalescingKey]
     }
 
-    /// What decides when to post a notification.
+    /// Decides when to post a notification.
     struct PostingTime: Hashable {
         let style: NotificationQueue.PostingStyle
         let modes: Set<RunLoop.Mode>
@@ -237,7 +237,7 @@ private struct PendingNotifications {
     }
 }
 
-/// What notifications that replace each other have in common.
+/// The common part of notifications that replace each other.
 private struct CoalescingKey: Hashable {
     /// Senders are the same if they are the same object, or equal values.
     private enum Sender: Hashable {

@@ -157,7 +157,7 @@ private final class GuestContext {
         if isReady || limit == 0 { requestRound() } else { setTimer(limit) }
     }
 
-    /// Makes this pass end with a round.
+    /// Requests a round at the end of this pass.
     ///
     /// It is a block, and not the handler of the source or of the timer, so that a run of the loop within a round has rounds.
     private func requestRound() {

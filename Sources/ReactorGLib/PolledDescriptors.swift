@@ -11,13 +11,13 @@ struct PolledDescriptors: ~Copyable {
     /// The descriptors in the epoll.
     private var watched: [CInt] = []
 
-    /// Makes an epoll that watches nothing until ``watch(upTo:)``.
+    /// Creates an epoll that watches nothing until ``watch(upTo:)``.
     init() throws(Errno) {
         epoll = try OwnedDescriptor.epoll()
         records = []
     }
 
-    /// Makes an epoll in place of another's, whose descriptors and their events this has.
+    /// Creates an epoll in place of another, with its descriptors and their events.
     init(replacing other: borrowing PolledDescriptors) throws(Errno) {
         epoll = try OwnedDescriptor.epoll()
         records = other.records

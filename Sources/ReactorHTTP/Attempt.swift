@@ -2,7 +2,7 @@ import CReactorLibcurl
 import Glibc
 import Reactor
 
-/// What libcurl's callbacks record of one attempt of a transfer.
+/// The record that libcurl's callbacks keep of one attempt of a transfer.
 struct Attempt {
     var parser = HeadParser()
     var response: HTTPTransfer.Response?
@@ -36,7 +36,7 @@ extension RunningTransfer {
         return error(kind, reason: easy?.reason(code), errno: errno)
     }
 
-    /// What is wrong with a response that libcurl accepts. It accepts a head that the end of the connection has cut.
+    /// The fault of a response that libcurl accepts. It accepts a head that the end of the connection has cut.
     private var incompleteness: HTTPError.Kind? {
         if attempt.response == nil { return attempt.parser.hasEnded ? .invalidResponse : .connectionLost }
         return sink.isWhole ? nil : .truncated

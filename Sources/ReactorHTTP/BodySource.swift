@@ -1,7 +1,7 @@
 import Glibc
 import Reactor
 
-/// What a transfer takes the body of its request from. Confined to the session's loop.
+/// The source of the body of a transfer's request. Confined to the session's loop.
 protocol BodySource: AnyObject {
     /// Nil once the transfer has ended.
     var owner: RunningTransfer? { get set }
@@ -54,7 +54,7 @@ func makeSource(_ body: HTTPSource, _ multi: MultiHandle) throws(IOError) -> any
     }
 }
 
-/// What a path leads to that a body is read from.
+/// The kind of file that a body is read from.
 private enum FileKind {
     /// A regular file. Its length is nil if only reading shows it.
     case stored(length: Int?)

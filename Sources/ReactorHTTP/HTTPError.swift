@@ -7,7 +7,7 @@ public import Reactor
 /// ```
 ///
 public struct HTTPError: ReactorError, Hashable {
-    /// What has failed.
+    /// The kind of a failure.
     @nonexhaustive public enum Kind: Sendable, Hashable {
         /// The URL is malformed, or its scheme is not `http` or `https`.
         case invalidURL
@@ -63,7 +63,7 @@ public struct HTTPError: ReactorError, Hashable {
         case total
     }
 
-    /// What has failed.
+    /// The kind of failure.
     public let kind: Kind
     /// The request's method and URL, without a user and a password. Control characters are escaped, as `\u{1B}`.
     public let subject: String
@@ -127,7 +127,7 @@ extension HTTPError: CustomStringConvertible {
 }
 
 extension HTTPError.Kind {
-    /// What was in progress.
+    /// The operation that failed, as messages name it.
     fileprivate var name: String {
         switch self {
         case .invalidURL, .invalidRequest: "request"

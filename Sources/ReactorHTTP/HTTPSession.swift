@@ -26,7 +26,7 @@ public import Reactor
 public final class HTTPSession: Sendable {
     let core: SessionCore
 
-    /// Makes a session.
+    /// Creates a session.
     ///
     /// - Parameters:
     ///   - configuration: Its settings.
@@ -106,7 +106,7 @@ public final class HTTPSession: Sendable {
         return (InputStream(reading: buffer), transfer)
     }
 
-    /// Lets running transfers complete, then closes the connections. Transfers that are started later fail with
+    /// Closes the connections once the running transfers have completed. Transfers that are started later fail with
     /// ``HTTPError/Kind/sessionEnded``.
     public func finishAndInvalidate() { core.invalidate(cancels: false) }
 

@@ -2,7 +2,7 @@ import Dispatch
 import Reactor
 
 extension HTTPTransfer {
-    /// What a transfer was doing when libcurl last returned.
+    /// The state of a transfer when libcurl last returned.
     enum Phase: Sendable, Equatable {
         /// The session's loop has not begun it.
         case started

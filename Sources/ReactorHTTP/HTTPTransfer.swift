@@ -24,7 +24,7 @@ public final class HTTPTransfer: Sendable {
         public internal(set) var retryReason: HTTPError?
     }
 
-    /// What to call with the transfer's events.
+    /// The callbacks for the transfer's events.
     struct Callbacks: Sendable {
         var event: (@Sendable (HTTPEvent) -> Void)?
         var progress: (@Sendable (Progress) -> Void)?

@@ -86,7 +86,7 @@ final class PartFile {
         return OutputStream(descriptor: copy, path: path.string, writeBehindLimit: writeBehindLimit)
     }
 
-    /// What the server calls the version that the file belongs to; nil if that is not known.
+    /// The server's validator of the version that the file belongs to; nil if that is not known.
     var validator: String? {
         let flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
         guard let file = try? OwnedDescriptor(SystemCall.open(validatorPath, flags)),

@@ -11,7 +11,7 @@ struct Resumption {
         case other
     }
 
-    /// What the server calls the version that the partial file belongs to; nil if that is not known.
+    /// The server's validator of the version that the partial file belongs to; nil if that is not known.
     private(set) var validator: String?
     /// The length of the partial file that is continued; 0 if the download begins anew.
     private(set) var offset = 0

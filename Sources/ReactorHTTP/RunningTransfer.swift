@@ -67,7 +67,7 @@ final class RunningTransfer {
 
     // MARK: Attempts
 
-    /// Makes a handle for the next attempt; returns why that is impossible.
+    /// Creates a handle for the next attempt; returns why that is impossible.
     func prepare(closingWith sockets: SocketTable) -> HTTPError? {
         require(easy == nil, "A transfer has begun twice.")
         // An attempt that repeats the last one without a range is not a retry.

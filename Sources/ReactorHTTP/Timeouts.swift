@@ -24,7 +24,7 @@ struct ServedTime {
     private func since(_ time: Int64) -> Int64 { min(max(time - (last ?? time), 0), Self.most) }
 }
 
-/// What remains of the nearest timeout of a transfer.
+/// The time that remains of the nearest timeout of a transfer.
 enum RemainingTime {
     case expired(HTTPError.Timeout)
     case after(Duration)

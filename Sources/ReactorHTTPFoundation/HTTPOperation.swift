@@ -29,7 +29,7 @@ public final class HTTPOperation: RunLoopOperation, @unchecked Sendable {
     private let session: HTTPSession
     private let state = Mutex(State())
 
-    /// Makes an operation that works on the session's loop, in the session's modes.
+    /// Creates an operation that works on the session's loop, in the session's modes.
     ///
     /// - Parameters:
     ///   - request: What to send.

@@ -102,6 +102,6 @@ extension Connection {
         }
     }
 
-    /// What the handshake has agreed on; nil before that, and without TLS.
+    /// The result of the handshake; nil before that, and without TLS.
     public var tlsSession: TLSSession? { streams.input.tlsSession }
 }

@@ -54,7 +54,7 @@ struct OpenSSLConnection: ~Copyable {
         unsafe SSL_read(pointer, target, count)
     }
 
-    /// Makes a clear byte ready.
+    /// Decrypts bytes, without taking them, if a record has arrived.
     func peek() -> CInt {
         var byte: UInt8 = 0
         return unsafe SSL_peek(pointer, &byte, 1)

@@ -7,16 +7,16 @@ import SystemPackage
 /// OpenSSL reads from memory of the thread that calls, which is filled from the socket, and writes to such memory, which is
 /// sent at the end of the call. So a connection has memory of its own only for what OpenSSL has not read yet.
 struct SocketBytes {
-    /// What a call receives from the socket.
+    /// The bytes that a call receives from the socket.
     enum Receiving {
         case nothing
-        /// What OpenSSL asks for, and no byte more.
+        /// As many as OpenSSL asks for.
         case whatIsAsked
         /// As much as so many clear bytes need, and at least a record.
         case clearBytes(Int)
     }
 
-    /// What OpenSSL uses during one call.
+    /// The buffers that OpenSSL uses during one call.
     private struct Call {
         let memory = ThreadMemory.current
         let wire: SocketWire

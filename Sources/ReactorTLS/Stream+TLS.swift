@@ -43,11 +43,11 @@ extension Stream {
         }
     }
 
-    /// What the handshake has agreed on; nil before that, and without TLS.
+    /// The result of the handshake; nil before that, and without TLS.
     public var tlsSession: TLSSession? { property(forKey: .sslPeerTrustKey) as? TLSSession }
 }
 
-/// Makes transports for settings.
+/// Creates transports for settings.
 struct TLSSecurity: SocketSecurity {
     let context: TLSContext
     let verifier: TLSPeerVerifier?
@@ -75,7 +75,7 @@ struct TLSSecurity: SocketSecurity {
     }
 }
 
-/// What a handshake has agreed on.
+/// The result of a handshake.
 public struct TLSSession: Hashable, Sendable, CustomStringConvertible {
     /// The version, such as `TLSv1.3`.
     public let version: String

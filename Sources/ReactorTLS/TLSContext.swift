@@ -3,7 +3,7 @@ import Glibc
 import Reactor
 import SystemPackage
 
-/// What OpenSSL makes of settings, for all connections that have them.
+/// OpenSSL's form of settings, for all connections that have them.
 final class TLSContext: Sendable {
     /// The longest chain of certificates, without the peer's own and the trusted one.
     private static let longestChain: CInt = 8

@@ -70,7 +70,7 @@ public final class TLSIdentity: Hashable, Sendable {
     public func hash(into hasher: inout Hasher) { hasher.combine(ObjectIdentifier(self)) }
 }
 
-/// What an identity consists of.
+/// The parts of an identity.
 struct TLSCredential: Sendable {
     let certificate: OpenSSLObject
     let key: OpenSSLObject

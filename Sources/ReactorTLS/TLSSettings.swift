@@ -1,6 +1,6 @@
 public import SystemPackage
 
-/// What TLS requires of a connection, and offers its peer.
+/// The requirements of TLS on a connection, and its offers to the peer.
 ///
 /// The defaults are safe: TLS 1.2 and newer, the peer's chain of certificates and its name are checked, and
 /// the system's certificates are trusted. Whatever turns a check off says so where it is set.
@@ -23,7 +23,7 @@ public struct TLSSettings: Hashable, Sendable {
         case server
     }
 
-    /// What is checked of the peer's certificates.
+    /// The checks of the peer's certificates.
     @nonexhaustive public enum Verification: Hashable, Sendable {
         /// The chain; and on a client, that one of the certificate's alternative names is
         /// ``TLSSettings/peerName``.
@@ -61,7 +61,7 @@ public struct TLSSettings: Hashable, Sendable {
     public var role: Role
     /// The issuers to trust.
     public var trust = TLSTrust.system
-    /// What is checked of the peer's certificates.
+    /// The checks of the peer's certificates.
     public var verification = Verification.full
     /// The name that a server's certificate must be for, and that a client sends it (SNI): a host's name or
     /// a numeric address. Nil for the host or the address that the stream connects to.

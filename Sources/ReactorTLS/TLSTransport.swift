@@ -12,7 +12,7 @@ final class TLSTransport: SecureSession {
     let verifier: TLSPeerVerifier?
     /// The name that the peer's certificate must be for.
     let peerName: String?
-    /// What a session with the peer is kept for; nil if none is.
+    /// The key that a session with the peer is kept under; nil if none is.
     let sessionKey: [UInt8]?
     /// The session that the handshake may resume.
     private(set) var offeredSession: TLSContext.Session?

@@ -54,7 +54,7 @@ struct ClockTimers {
         return timer.firingCount
     }
 
-    /// Makes the descriptors of the timers readable whose dates have come.
+    /// Signals the descriptors of the timers whose dates have come.
     mutating func fire(_ clocks: borrowing ReplacedClocks) {
         let now = clocks.now
         for (descriptor, var timer) in timers {
@@ -68,7 +68,7 @@ struct ClockTimers {
         }
     }
 
-    /// Makes the timers readable that are told when the wall clock is set.
+    /// Signals the timers that are notified when the wall clock is set.
     mutating func noteClockSet(_ clocks: borrowing ReplacedClocks) {
         fire(clocks)
         for (descriptor, timer) in timers where timer.clock == CLOCK_REALTIME {

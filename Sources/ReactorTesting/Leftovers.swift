@@ -2,7 +2,7 @@ import Glibc
 import Reactor
 import SystemPackage
 
-/// What tests have left when the process exits: descriptors, threads and run loops. With REACTOR_TESTING_LEFTOVERS=1 in the
+/// The descriptors, threads and run loops that tests have left when the process exits. With REACTOR_TESTING_LEFTOVERS=1 in the
 /// environment, a debug build prints them, and exits with a failure.
 ///
 /// In a debug build every descriptor of the library has an owner: those of loops whose threads live are no leftovers. The

@@ -49,7 +49,7 @@ struct TaskWatch {
 
 /// The threads of the process on which tasks of a test may run: all but the calling one, and those of other tests.
 struct TaskThreads {
-    /// What the threads do.
+    /// The state of the threads.
     enum Activity: Equatable {
         /// At least one runs, or waits for a processor.
         case running
@@ -76,7 +76,7 @@ struct TaskThreads {
     /// Whether these are the threads that belong to no test.
     var areShared: Bool { ownThread == reactor_thread_number() }
 
-    /// What the threads do now.
+    /// The present state of the threads.
     var activity: Activity {
         guard let folder = unsafe opendir("/proc/self/task") else { return .unknown }
         defer { unsafe closedir(folder) }

@@ -73,7 +73,7 @@ final class TestScope: Sendable {
         outcome.set(inTime)
     }
 
-    /// What the loops that the test may be waiting for say about themselves, and what the test's loop has.
+    /// The explanations of the loops that the test may be waiting for, and the items of the test's loop.
     private var explanation: String {
         let main = RunLoop.main.currentMode == nil ? "" : RunLoop.main.explain()
         guard let loop = thread.runLoop, loop.currentMode != nil else {

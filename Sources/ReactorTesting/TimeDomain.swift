@@ -292,7 +292,7 @@ final class TimeDomain: TimeSource {
         return state.isIdle ? .stop : .wait(until: .max)
     }
 
-    /// Lets the clock run as the kernel's does.
+    /// Runs the clock as the kernel's.
     private func run(until date: Int64) -> Step {
         clocks.run()
         return .wait(until: Deadline(uptimeNanoseconds: date).kernelNanoseconds)

@@ -261,7 +261,7 @@ extension EventSource {
         return "The \(title) waits for its loop: \(loop.inbox.reasonForSilence)."
     }
 
-    /// What the source waits for; nil if it has left the loop of `core`, whose thread this is.
+    /// The events that the source waits for; nil if it has left the loop of `core`, whose thread this is.
     private final func explanation(in core: RunLoop.Core) -> String? {
         guard identification.withLock({ $0.loop }) === core.loop, let loop else { return nil }
         if isInCallback { return "The handler of the \(title) is being called." }

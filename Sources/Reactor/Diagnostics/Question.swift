@@ -18,7 +18,7 @@ extension RunLoop {
     static var patience: Duration { .milliseconds(100) }
 }
 
-/// What waits for a loop.
+/// A question that waits for a loop.
 struct WaitingWork: Sendable {
     /// How many blocks and executors wait for each set of modes.
     var counts: [ModeSet: Int]

@@ -159,7 +159,7 @@ extension RunLoop.Source: Supervised {
 }
 
 extension EventSource {
-    /// Makes the debug mode report the source if it is ready in modes that have never run. Called again after each change.
+    /// Lets debug mode report the source if it is ready in modes that have never run. Called again after each change.
     final func superviseReadiness() {
         supervised = nil
         guard let inbox = loop?.inbox, inbox.neverRan(in: membership) else { return }

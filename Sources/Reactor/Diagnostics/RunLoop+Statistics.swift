@@ -1,5 +1,5 @@
 extension RunLoop {
-    /// What a loop has done since it was made, as numbers.
+    /// The counts of what a loop has done since it was created.
     ///
     /// Counting is always on: it costs some 30 instructions of a pass with one callback. ``ledger``, ``callbackTime`` and the
     /// lateness of timers need a clock and names, and are filled only while ``LoopDiagnostics/measuresCallbacks`` is on.
@@ -11,7 +11,7 @@ extension RunLoop {
     /// print(wakeUps == 0 ? "idle" : "woken \(wakeUps) times")
     /// ```
     public struct Statistics: Sendable, Hashable {
-        /// What one item has cost. Items of the same name share an entry: without labels, and outside debug mode, all
+        /// The cost of one item. Items of the same name share an entry: without labels, and outside debug mode, all
         /// timers do.
         public struct LedgerEntry: Sendable, Hashable {
             /// The item, with its label; or the thread that has woken the loop.
@@ -54,7 +54,7 @@ extension RunLoop {
         /// ``callbackTime`` this does not include waits, not even for a processor: divided by the time between two
         /// readings it is the thread's share of a processor.
         public var processorTime = Duration.zero
-        /// What has been measured, the items that have woken the loop most first. After a thousand names the rest shares an
+        /// The measurements, with the items first that have woken the loop most. After a thousand names the rest shares an
         /// entry.
         public var ledger: [LedgerEntry] = []
 
@@ -67,7 +67,7 @@ extension RunLoop {
         public var callbackTime: Duration { ledger.reduce(.zero) { $0 + $1.time } }
     }
 
-    /// What the loop has done so far. May be called from any thread at any time.
+    /// The counts so far. May be called from any thread at any time.
     ///
     /// The numbers are read one after the other while the loop keeps counting.
     public var statistics: Statistics {

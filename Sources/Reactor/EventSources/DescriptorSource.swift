@@ -43,7 +43,7 @@ public final class DescriptorSource: EventSource {
         case none
     }
 
-    /// Makes a source; it does nothing until it is added to a loop.
+    /// Creates a source; it does nothing until it is added to a loop.
     ///
     /// - Parameters:
     ///   - descriptor: An open descriptor, which must stay open until the source is cancelled.

@@ -63,7 +63,7 @@ final class SubscriptionState: Sendable {
         }
     }
 
-    /// Lets the consumer continue, because the awaited descriptor is ready.
+    /// Resumes the consumer, because the awaited descriptor is ready.
     func deliver(_ readiness: Readiness) {
         self.readiness.store(readiness.rawValue, ordering: .releasing)
         parker.unpark()

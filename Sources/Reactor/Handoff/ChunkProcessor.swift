@@ -41,7 +41,7 @@ extension ChunkProcessor {
 
 /// Thrown by a processor that needs no more bytes. The hand-off ends without a failure.
 public struct StopProcessing: Error, Sendable {
-    /// Makes the error.
+    /// Creates the error.
     public init() {}
 }
 

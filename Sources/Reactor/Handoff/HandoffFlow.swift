@@ -53,9 +53,9 @@ struct HandoffFlow: Sendable {
     private static let chunksPerJob = 64
 
     private var chunks: ChunkPool
-    /// Makes the loop take the latest update. Nil before the loop's side begins, and once it has ended.
+    /// Signals the loop to take the latest update. Nil before the loop's side begins, and once it has ended.
     private var announce: Callback?
-    /// Makes the reader, which is the loop or the worker, read again.
+    /// Signals the reader, which is the loop or the worker, to read again.
     private var resumeReading: Callback?
     /// The file that the worker reads; nil if the loop reads.
     private var source: FileSource?
@@ -139,7 +139,7 @@ extension HandoffFlow {
         callWorker(&effects)
     }
 
-    /// Makes the reader busy. Returns false if it is already.
+    /// Marks the reader busy. Returns false if it is already.
     mutating func beginReading() -> Bool {
         guard isReaderIdle else { return false }
         isReaderIdle = false

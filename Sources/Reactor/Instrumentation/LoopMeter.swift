@@ -86,7 +86,7 @@ final class LoopMeter: Sendable {
 
     // MARK: Callbacks
 
-    /// Makes a callback, and measures it if callbacks are measured.
+    /// Calls a callback, and measures it if callbacks are measured.
     ///
     /// - Parameters:
     ///   - callbackKind: What kind of callback it is.

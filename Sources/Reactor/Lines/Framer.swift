@@ -274,7 +274,7 @@ extension Framer {
     public struct InvalidMessage: ReactorError, Hashable {
         /// The offset in the stream where its frame begins; 0 for a message to be framed.
         public let offset: Int
-        /// What is wrong.
+        /// The reason.
         public let reason: Reason
 
         init(offset: Int, _ reason: Reason) { (self.offset, self.reason) = (offset, reason) }
@@ -292,7 +292,7 @@ extension Framer {
         /// Where the message is, and what is wrong with it.
         public var description: String { "\(subject): \(reason)" }
 
-        /// What is wrong with a message.
+        /// Why a message is not valid.
         @nonexhaustive public enum Reason: Sendable, Hashable {
             /// It has more bytes than the limit: so many, or nil if it has not ended within the limit.
             case tooLong(byteCount: Int?, limit: Int)
@@ -307,7 +307,7 @@ extension Framer {
 }
 
 extension Framer.InvalidMessage.Reason: CustomStringConvertible {
-    /// What is wrong.
+    /// The reason, as a sentence's end.
     public var description: String {
         switch self {
         case .tooLong(let count, let limit):

@@ -17,11 +17,11 @@ public struct LineFramer: Sendable {
     /// One mebibyte: longer than the lines of most text, and little memory for a connection.
     public static let defaultLimit = 1 << 20
 
-    /// What ends a line.
+    /// The terminator of a line.
     let terminator: LineTerminator
     /// The maximum number of bytes of a line, without its terminator.
     @usableFromInline let limit: Int
-    /// What happens to a line of more than `limit` bytes.
+    /// The treatment of a line of more than `limit` bytes.
     let overflow: Overflow
     /// Whether to validate the bytes of each push as UTF-8 at once, which sets ``Line/isKnownUTF8`` for most
     /// lines. Validating line by line takes several times as long.
@@ -235,7 +235,7 @@ extension LineFramer {
     }
 }
 
-/// What ends a line.
+/// The terminator of a line.
 @nonexhaustive public enum LineTerminator: Sendable, Hashable {
     /// LF. A CR before it belongs to the line.
     case lineFeed

@@ -2,12 +2,12 @@ import CReactorLibevent
 import CReactorLinux
 import Glibc
 
-/// What a descriptor is watched for, or is ready for.
+/// The events that a descriptor is watched for, or is ready for.
 public struct Readiness: OptionSet, Sendable, Hashable {
     /// The bits, in this library's own order.
     public let rawValue: UInt8
 
-    /// Makes a set from its bits.
+    /// Creates a set from its bits.
     public init(rawValue: UInt8) { self.rawValue = rawValue }
 
     /// A read would not block: there are bytes, a connection to accept, an end of file, or an error to
@@ -36,7 +36,7 @@ extension Readiness {
         self = set
     }
 
-    /// What to ask poll(2) for.
+    /// The events to ask poll(2) for.
     var pollEvents: CInt {
         (contains(.readable) ? CInt(POLLIN) : 0) | (contains(.writable) ? CInt(POLLOUT) : 0)
             | (contains(.peerEnded) ? CInt(EPOLLRDHUP.rawValue) : 0)

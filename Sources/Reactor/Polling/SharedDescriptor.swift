@@ -199,7 +199,7 @@ extension SharedDescriptor {
         try use { (number) throws(Errno) in try SystemCall.poll(number, for: events) }
     }
 
-    /// What fstat(2) reports.
+    /// The result of fstat(2).
     func status() throws(Errno) -> stat {
         try use { (number) throws(Errno) in try FileStatus.of(number) }
     }

@@ -39,7 +39,7 @@ final class Waker {
         }
     }
 
-    /// Makes ``isSet(to:)`` return false, whatever the timer is set to.
+    /// After this, ``isSet(to:)`` returns false, whatever the timer is set to.
     func forgetTimer() { timerTime = .min }
 
     /// Unsets the timer, unless it is not set.

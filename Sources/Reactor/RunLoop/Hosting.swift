@@ -195,7 +195,7 @@ extension RunLoop {
             loop.core.notify(.afterWaiting, running)
         }
 
-        /// Makes the host call ``dispatch()`` after ``suspend()``.
+        /// Signals the host to call ``dispatch()`` after ``suspend()``.
         func resume() {
             // The run may have begun another wait, by a handler that runs the host's loop, and has ended its sleep.
             suspend()

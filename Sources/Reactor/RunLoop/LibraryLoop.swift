@@ -11,7 +11,7 @@ package final class LibraryLoop: Sendable {
     /// This loop's last poll, saved while it is not current.
     private let lastPoll: Atomic<UInt64>
 
-    /// Makes one beside the calling thread's loop.
+    /// Creates one beside the calling thread's loop.
     package init() {
         testLoop = .ofCallingThread
         lastPoll = Atomic(runLoop.identity.number << 32)

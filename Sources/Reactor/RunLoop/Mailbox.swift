@@ -47,7 +47,7 @@ public final class Mailbox<Message: Sendable>: Sendable {
     /// Read before each message.
     private let isClosed = Flag()
 
-    /// Makes a mailbox on the calling thread's loop.
+    /// Creates a mailbox on the calling thread's loop.
     ///
     /// - Parameters:
     ///   - modes: The modes of the loop in which messages are delivered.

@@ -128,7 +128,7 @@ public final class RunLoop: Sendable {
     /// ``Activities/afterWaiting``.
     package var isWaiting: Bool { inbox.isWaiting }
 
-    /// Makes a sleeping loop run another pass; a loop that is awake will not sleep before its next pass.
+    /// Wakes the loop: a sleeping loop runs another pass, and a loop that is awake does not sleep before its next one.
     ///
     /// It does not end an activation. Outside an activation it does nothing.
     public func wakeUp() {

@@ -81,7 +81,7 @@ final class GracefulClose: EventSource {
         socket.close()
     }
 
-    /// What closing still has to do.
+    /// The work that closing has left.
     private enum Remainder {
         case none
         /// Acknowledgements, or the peer's end.

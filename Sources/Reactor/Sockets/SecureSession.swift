@@ -1,6 +1,6 @@
 package import SystemPackage
 
-/// What protects the bytes of a connection, such as TLS: turns clear bytes into the socket's, and back.
+/// Protects the bytes of a connection, as TLS does: turns clear bytes into the socket's, and back.
 ///
 /// Its connection makes one call at a time, on any thread. No call waits for the socket. A session that has
 /// failed throws an error from then on.
@@ -30,13 +30,13 @@ package protocol SecureSession: AnyObject {
     func property(_ key: Stream.PropertyKey) -> (any Sendable)?
 }
 
-/// Makes the sessions of connections.
+/// Creates the sessions of connections.
 package protocol SocketSecurity: Sendable {
     /// Whether the peer begins the handshake.
     var isServer: Bool { get }
     /// The error of a connection whose peer has sent bytes before the handshake that the client has not read.
     func unprotectedBytes(from peer: String) -> any Error
-    /// Makes a session, on the thread that makes the handshake.
+    /// Creates a session, on the thread that performs the handshake.
     ///
     /// - Parameters:
     ///   - host: The host's name or address; nil for an existing socket.
@@ -47,11 +47,11 @@ package protocol SocketSecurity: Sendable {
 /// Makes securities of Cocoa's properties. ReactorTLS implements it, in a program that links that, and declares the
 /// conformance of ``SocketSecurities``.
 package protocol SocketSecurityBridge {
-    /// What a level requires.
+    /// The requirements of a level.
     ///
     /// - Parameter former: What the settings have required before, which the level does not change otherwise.
     static func security(level: String, _ former: (any SocketSecurity)?) throws -> any SocketSecurity
-    /// What a dictionary of settings requires.
+    /// The requirements of a dictionary of settings.
     static func security(settings: [AnyHashable: Any]) throws -> any SocketSecurity
 }
 

@@ -1,7 +1,7 @@
 import SystemPackage
 
 extension SocketConnection {
-    /// What remains to be done without the lock after a half was closed.
+    /// The work that remains without the lock after a half was closed.
     struct Closing: ~Copyable {
         /// Whether the socket is to be closed.
         var hasEnded = false

@@ -2,14 +2,14 @@ import CReactorLinux
 import Glibc
 import SystemPackage
 
-/// What most connections have only for a while, or never.
+/// The state that most connections have only for a while, or never.
 ///
 /// `@unchecked Sendable`: only the connection's state refers to it, which the connection's lock guards.
 final class SocketDetails: @unchecked Sendable {
     var options = ConnectionOptions.pair
     var serviceType: SocketServiceType?
     var requirements = SocketRequirements()
-    /// Makes the connection.
+    /// The attempt to connect, while it is in progress.
     var opening: SocketOpening?
     /// Whether the connection was usable before it was protected.
     var isUpgrade = false
@@ -136,7 +136,7 @@ extension SocketConnection {
     /// The proxy that was set, if it can be used.
     var proxy: StreamProxy? { state.withLock { $0.details?.requirements.proxy } }
 
-    /// What a proxy connects to; nil for an existing socket and a Unix-domain address.
+    /// The destination of a proxy; nil for an existing socket and a Unix-domain address.
     var proxyTarget: ProxyNegotiation.Target? {
         switch origin {
         case .host(let name, let port): .name(name, port: port)
@@ -260,7 +260,7 @@ extension SocketConnection.Origin {
 extension SocketConnection.State {
     fileprivate var requirements: SocketRequirements { details?.requirements ?? SocketRequirements() }
 
-    /// What protects the connection, if the requirements ask for it.
+    /// The protection of the connection, if the requirements ask for it.
     var security: (any SocketSecurity)? { try? details?.requirements.security?.get() }
 
     /// Whether the connection is still to move bytes.

@@ -1,7 +1,7 @@
 import SystemPackage
 
 extension SocketConnection {
-    /// What the secure session sends to and receives from.
+    /// The transport of the secure session.
     var wire: SocketWire {
         SocketWire(connection: self, buffer: bufferSlot.buffer ?? state.withLock { $0.details?.closedBuffer })
     }

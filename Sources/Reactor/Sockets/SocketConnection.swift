@@ -167,7 +167,7 @@ final class SocketConnection: Sendable {
         channelSlot.isEmpty && !hasFailure.load(ordering: .acquiring) && timeoutsSlot.isEmpty
     }
 
-    /// Makes the channel that the requirements ask for, if they do.
+    /// Creates the channel that the requirements ask for, if they do.
     func makeChannel(_ state: inout State) {
         guard let security = state.security else { return }
         channelSlot.storeIfNil(SecureChannel(security))

@@ -7,7 +7,7 @@ struct SocketRequirements {
     private(set) var securityLevel = noSecurity
     /// Why the level cannot be had.
     private var levelRefusal: (any Error)?
-    /// What protects the connection, or why it cannot be had.
+    /// The protection of the connection, or why it cannot be had.
     private(set) var security: Result<any SocketSecurity, any Error>?
     /// Whether ``security`` has settings of its own, which Cocoa's properties do not change.
     private(set) var isTyped = false

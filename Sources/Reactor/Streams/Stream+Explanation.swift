@@ -72,7 +72,7 @@ extension StreamEngine {
         }
     }
 
-    /// What the stream is doing, as a predicate.
+    /// The state of the stream, as a predicate.
     fileprivate func explanation(hasDelegate: Bool) -> String {
         let (machine, ignored, isWaitedForByTask, isHandedOff, isOnQueue) = state.withLock { state in
             (
@@ -128,7 +128,7 @@ extension StreamEngine: Supervised {
         return unservedEvent.map { Complaint(.unservedItems, "The \(title) \($0).") }
     }
 
-    /// What the client seems to have forgotten.
+    /// The mistake that the client seems to have made.
     private var mistake: Complaint? {
         let (machine, ignored, isSubclassed, delegateChanges, isOwned) = state.withLock { state in
             let isOwned = state.handoff != nil || state.taskDelegate != nil
@@ -178,7 +178,7 @@ extension StreamEngine: Supervised {
             + "stream, or read it"
     }
 
-    /// Makes the debug mode report that no code reads what a child of this process writes to `pipe`.
+    /// Lets debug mode report that no code reads what a child of this process writes to `pipe`.
     func superviseChildOutput(_ pipe: SharedDescriptor) {
         state.withLock { $0.childOutput = pipe }
         Watchdog.supervise(self)
@@ -201,7 +201,7 @@ extension StreamEngine: Supervised {
 }
 
 extension StreamMachine {
-    /// What there is to deliver, or why there is nothing.
+    /// The event to deliver, or why there is none.
     fileprivate func description(isReady: Bool) -> String {
         if !pending.isEmpty { return "has \(list(pending.names)) to deliver" }
         if status == .opening { return "is still opening" }

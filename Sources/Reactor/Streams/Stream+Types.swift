@@ -19,13 +19,13 @@ extension Stream {
         case error = 7
     }
 
-    /// What has happened on a stream. The bits are Cocoa's; events that come together are delivered in their
+    /// An event of a stream. The bits are Cocoa's; events that come together are delivered in their
     /// order.
     public struct Event: OptionSet, Sendable, Hashable {
         /// The bits.
         public let rawValue: UInt
 
-        /// Makes a set from its bits.
+        /// Creates a set from its bits.
         public init(rawValue: UInt) { self.rawValue = rawValue }
 
         /// The stream has opened. Delivered once, before any other event but an error.

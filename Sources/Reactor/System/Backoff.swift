@@ -27,7 +27,7 @@ public struct Backoff: Hashable, Sendable {
     public let factor: Double
     private var bound: Duration
 
-    /// Makes the delays of a first attempt and its successors.
+    /// Creates the delays of a first attempt and its successors.
     ///
     /// - Parameters:
     ///   - first: The bound of the first delay.

@@ -56,7 +56,7 @@ struct BoundedQueue<Contents: BoundedQueueContents, Failure: Error> {
 
 extension BoundedQueue: Sendable where Contents: Sendable {}
 
-/// What a ``BoundedQueue`` carries: elements, or bytes.
+/// The contents of a ``BoundedQueue``: elements, or bytes.
 protocol BoundedQueueContents {
     init()
     var count: Int { get }

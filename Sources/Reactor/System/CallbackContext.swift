@@ -1,6 +1,6 @@
 import Glibc
 
-/// What a C library gets for its callbacks: the address of an object.
+/// The context that a C library passes to its callbacks: the address of an object.
 package enum CallbackContext {
     /// The address of `object`, which the caller keeps for as long as the library may call.
     @safe

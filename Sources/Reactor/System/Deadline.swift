@@ -17,7 +17,7 @@ public struct Deadline: InstantProtocol, Sendable, CustomStringConvertible {
     /// Nanoseconds since the clock's start; `Int64.max` is ``distantFuture``.
     public let uptimeNanoseconds: Int64
 
-    /// Makes the deadline at `uptimeNanoseconds` of `CLOCK_MONOTONIC`.
+    /// Creates the deadline at `uptimeNanoseconds` of `CLOCK_MONOTONIC`.
     public init(uptimeNanoseconds: Int64) {
         self.uptimeNanoseconds = uptimeNanoseconds
     }

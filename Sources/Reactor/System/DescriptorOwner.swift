@@ -1,7 +1,7 @@
 import Glibc
 import Synchronization
 
-/// What owns a descriptor, and so closes it. A debug build traps when the owner of a descriptor's number is another one.
+/// The owner of a descriptor, which closes it. A debug build traps when the owner of a descriptor's number is another one.
 ///
 /// Code that closes a descriptor twice closes what has been opened under the same number meanwhile. The call succeeds, and
 /// the fault shows elsewhere: in a stream that reads another one's bytes.

@@ -17,7 +17,7 @@ public protocol ReactorError: Error, Sendable, CustomStringConvertible {
 /// print(stream.streamError!)  // connect to example.org:80: Connection refused
 /// ```
 public struct IOError: ReactorError, Hashable {
-    /// What the library attempts.
+    /// An operation that the library attempts.
     package enum Operation: String {
         case open, connect, read, write, bind, listen, accept, receive, send, watch, resolve, spawn
         case create, start, signal, resize, measure, join, leave, configure

@@ -3,7 +3,7 @@ package import SystemPackage
 /// A host of a ``Network``.
 package typealias NetworkHost = any AnyObject & Sendable
 
-/// What connects sockets with IP addresses on the thread of a test, in place of the kernel. ReactorTesting has the only one.
+/// Connects sockets with IP addresses on the thread of a test, in place of the kernel. ReactorTesting has the only one.
 /// Its sockets are Unix-domain ones, so that reading, writing and polling are the kernel's.
 package protocol Network: AnyObject, Sendable {
     /// The host that the calling code belongs to.

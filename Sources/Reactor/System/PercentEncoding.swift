@@ -38,7 +38,7 @@ extension UInt8 {
 }
 
 extension String {
-    /// What follows `prefix`; nil if this does not begin with it.
+    /// The text after `prefix`; nil if this does not begin with it.
     func dropping(prefix: String) -> Substring? { hasPrefix(prefix) ? dropFirst(prefix.count) : nil }
 }
 

@@ -3,7 +3,7 @@ import Glibc
 import Synchronization
 package import SystemPackage
 
-/// What moves the time of the threads of a test. ReactorTesting has the only one; a thread without one has the kernel's
+/// Moves the time of the threads of a test. ReactorTesting has the only one; a thread without one has the kernel's
 /// time.
 ///
 /// The clocks themselves are ``ReplacedClocks``.
@@ -58,7 +58,7 @@ package protocol TimeSource: AnyObject, Sendable {
     func disarm(_ descriptor: CInt)
 }
 
-/// What replaces the calling thread's time; nil for the kernel's.
+/// The time source of the calling thread; nil for the kernel's.
 package var currentTimeSource: (any TimeSource)? { ReplacedClocks.current?.source }
 
 /// The clocks of threads whose time is replaced. They begin with the kernel's time. The monotonic clock stands still, or runs

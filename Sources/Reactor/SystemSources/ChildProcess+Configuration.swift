@@ -77,9 +77,9 @@ extension ChildProcess.Configuration {
         case newSession
     }
 
-    /// What a child reads, or where it writes.
+    /// Where a child reads from, or writes to.
     @nonexhaustive public enum Redirection: Sendable {
-        /// What this process has.
+        /// The same as this process.
         case inherited
         /// `/dev/null`.
         case null

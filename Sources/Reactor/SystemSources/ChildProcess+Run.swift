@@ -1,13 +1,13 @@
 public import SystemPackage
 
 extension ChildProcess {
-    /// What a program has written, and how it has ended.
+    /// The output of a program, and how it has ended.
     public struct CollectedResult: Sendable, Hashable {
         /// How it has ended.
         public let termination: Termination
-        /// What it has written to its standard output, if that is a stream.
+        /// Its standard output, if that is a stream.
         public let standardOutput: [UInt8]
-        /// What it has written to its standard error, if that is a stream.
+        /// Its standard error, if that is a stream.
         public let standardError: [UInt8]
     }
 
@@ -119,7 +119,7 @@ extension ChildProcess.RunError.Reason: CustomStringConvertible {
     }
 }
 
-/// What a program writes to one of its streams.
+/// The output of a program to one of its streams.
 private final class CollectedOutput: Sendable {
     private let end: SharedDescriptor?
     private let collected = Mutex<[UInt8]>([])

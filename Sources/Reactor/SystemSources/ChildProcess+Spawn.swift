@@ -49,7 +49,7 @@ extension ChildProcess {
         return (ChildProcess(spawned, name, terminal: ends.parents.master), ends.parents)
     }
 
-    /// What errors of its streams name.
+    /// The subject of errors of its streams.
     var subject: String { "process \(processIdentifier) (\(name))" }
 }
 
@@ -78,7 +78,7 @@ struct ParentEnds: Sendable {
 
 /// The descriptors of a child that is being spawned: those that it gets, and the parent's ends of them.
 private struct ChildEnds {
-    /// What the child gets, by its numbers.
+    /// The child's descriptors, by their numbers.
     private(set) var passed: [CInt: SharedDescriptor] = [:]
     private(set) var parents = ParentEnds()
     /// What the child opens as its controlling terminal.
@@ -228,7 +228,7 @@ private struct SpawnRequest {
 }
 
 extension ChildProcess.Configuration {
-    /// What an error names.
+    /// The subject of an error.
     fileprivate func executable(in folder: FilePath?) -> String {
         folder.map { "\(executable) in \($0)" } ?? executable
     }

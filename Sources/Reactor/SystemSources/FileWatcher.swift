@@ -183,7 +183,7 @@ public final class FileWatcher: EventSource {
         events = tree?.takeEvents() ?? []
     }
 
-    /// Makes sure that events that the kernel does not announce are delivered.
+    /// Ensures that events that the kernel does not announce are delivered.
     private func deliverLater() {
         if !events.isEmpty || tree?.hasWork == true { return markReady() }
         // While the watcher pauses, the second half waits where it is not read.

@@ -22,7 +22,7 @@ struct FolderChange {
 
     func has(_ flags: CInt) -> Bool { mask & UInt32(flags) != 0 }
 
-    /// What it means for the file at `path`, for a change that needs nothing else.
+    /// Its meaning for the file at `path`, for a change that needs nothing else.
     func event(at path: FilePath) -> FileWatcher.Event? {
         if has(IN_DELETE) { return .removed(path) }
         if has(IN_MODIFY) { return .modified(path) }

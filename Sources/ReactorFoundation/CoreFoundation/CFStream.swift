@@ -53,7 +53,7 @@ public func CFStreamCreatePairWithSocketToHost(
     unsafe store(connection.streams, in: readStream, writeStream)
 }
 
-/// Makes a pair over a connected socket. Closing both streams leaves the socket open unless
+/// Creates a pair over a connected socket. Closing both streams leaves the socket open unless
 /// `kCFStreamPropertyShouldCloseNativeSocket` is true.
 public func CFStreamCreatePairWithSocket(
     _ allocator: CFAllocator?, _ socket: CInt,

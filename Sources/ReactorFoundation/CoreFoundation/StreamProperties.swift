@@ -41,7 +41,7 @@ public var kCFStreamPropertySocketRemotePortNumber: CFString { "kCFStreamPropert
 public var kCFStreamSocketSecurityLevelSSLv2: CFString { "kCFStreamSocketSecurityLevelSSLv2" }
 /// `StreamSocketSecurityLevel.ssLv3`.
 public var kCFStreamSocketSecurityLevelSSLv3: CFString { "kCFStreamSocketSecurityLevelSSLv3" }
-/// What the handshake has agreed on, with the peer's certificates: a `TLSSession` of ReactorTLS.
+/// The result of the handshake, with the peer's certificates: a `TLSSession` of ReactorTLS.
 public var kCFStreamPropertySSLPeerTrust: CFString { "kCFStreamPropertySSLPeerTrust" }
 /// The certificates that the peer has sent, as an array of arrays of bytes (DER).
 public var kCFStreamPropertySSLPeerCertificates: CFString { "kCFStreamPropertySSLPeerCertificates" }

@@ -270,7 +270,7 @@ extension RunLoopOperation {
 // MARK: - Dependencies
 
 extension Operation {
-    /// Makes this operation wait until `operation` has finished, which retains this operation until then.
+    /// Adds a dependency: this operation waits until `operation` has finished, which retains this operation until then.
     ///
     /// Foundation on Linux does not retain it, and crashes if it is released first: a cancelled operation finishes without
     /// waiting for its dependencies. See <doc:Operations#Dependencies>.
@@ -279,7 +279,7 @@ extension Operation {
         addDependency(operation as Operation)
     }
 
-    /// Makes this operation no longer wait for `operation`, which no longer retains it.
+    /// Removes a dependency: this operation no longer waits for `operation`, which no longer retains it.
     public func removeDependency(_ operation: RunLoopOperation) {
         removeDependency(operation as Operation)
         operation.dependents.withLock { $0?.removeAll { $0 === self } }

@@ -1,6 +1,6 @@
 import Reactor
 
-/// What a local port keeps at most.
+/// The limits of what a local port keeps.
 struct PortLimits {
     /// Total bytes of queued and arriving messages, excluding one long message.
     ///
@@ -65,7 +65,7 @@ struct PortRoom {
 final class PortQueue: Sendable {
     private struct State {
         var messages = Queue<ReceivedMessage>()
-        /// What these messages and those that are arriving leave.
+        /// The room that these messages and those that are arriving leave.
         var room: PortRoom
         /// The bytes that the first waiting connection of each kind needs.
         var awaited: [PortRoom.Kind: Int] = [:]
@@ -93,7 +93,7 @@ final class PortQueue: Sendable {
 
     init(byteLimit: Int) { state = Mutex(State(room: PortRoom(limit: byteLimit))) }
 
-    /// What a message of this length takes: its bytes, their array's header and the entries in the queue.
+    /// The memory of a message of this length: its bytes, their array's header and the entries in the queue.
     static func byteCount(frameLength: Int) -> Int { frameLength + 256 }
 
     func kind(of byteCount: Int) -> PortRoom.Kind { state.withLock { $0.room.kind(of: byteCount) } }

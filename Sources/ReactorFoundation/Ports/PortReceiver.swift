@@ -197,7 +197,7 @@ private final class PortConnection: StreamDelegate {
     /// Whether the peer is between messages.
     var isIdle: Bool { lastMessage > 0 && decoder.byteCount == 0 && !input.hasBytesAvailable }
 
-    /// What the message that is arriving takes in the port's queue; 0 before its length is known.
+    /// The room in the port's queue for the message that is arriving; 0 before its length is known.
     var neededByteCount: Int { decoder.length.map(PortQueue.byteCount) ?? 0 }
 
     func open(on loop: RunLoop) {

@@ -95,10 +95,10 @@ struct EasyHandle: ~Copyable {
 
     // In a callback, which may be inside `unpause()`: these are not mutating.
 
-    /// Makes the current response the last one.
+    /// Ends the transfer with the current response.
     func stopFollowingRedirects() { reactor_curl_set_long(pointer, CURLOPT_FOLLOWLOCATION, 0) }
 
-    /// Makes a redirect to `http` an error.
+    /// Refuses a redirect to `http`, as an error.
     func forbidPlainRedirects() -> CURLcode { reactor_curl_forbid_plain_redirects(pointer) }
 
     /// Whether the URL of the last request, or of the redirect that libcurl has refused, has a scheme.
@@ -259,7 +259,7 @@ extension HTTPError.Kind {
     /// CURLE_TOO_LARGE, which older versions of libcurl do not have.
     private static let tooLarge = CURLcode(100)
 
-    /// What libcurl's code means (libcurl-errors(3)).
+    /// The meaning of libcurl's code (libcurl-errors(3)).
     init(_ code: CURLcode) {
         switch code {
         case CURLE_URL_MALFORMAT, CURLE_UNSUPPORTED_PROTOCOL: self = .invalidURL

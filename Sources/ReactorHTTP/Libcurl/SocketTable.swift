@@ -2,7 +2,7 @@ import CReactorLibcurl
 import Glibc
 import Reactor
 
-/// What a multi handle waits for: its sockets and its timer, on the session's loop and in its modes.
+/// The sockets and the timer that a multi handle waits for, on the session's loop and in its modes.
 ///
 /// libcurl's callbacks only change it, and never call into libcurl. It outlives the multi handle, whose end calls them too.
 final class SocketTable {

@@ -55,7 +55,7 @@ struct FaultPlan {
 
     init(seed: UInt64, kept: [Fault]?) { (self.seed, self.kept) = (seed, kept.map(Set.init)) }
 
-    /// What is random beside the faults.
+    /// The random choices besides the faults.
     enum Choice: UInt64 {
         // Larger than the kinds of faults.
         case lookup = 100

@@ -112,7 +112,7 @@ extension SimulatedNetwork {
         return attempt
     }
 
-    /// Makes a step of an attempt after a delay, unless that has ended.
+    /// Performs a step of an attempt after a delay, unless that has ended.
     private func after(
         _ delay: Duration, _ attempt: ConnectionAttempt,
         _ step: @escaping (SimulatedNetwork, ConnectionAttempt) -> Void

@@ -12,7 +12,7 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
     let libraryLoop = LibraryLoop()
     private let clocks: ReplacedClocks
     private let start: Int64
-    /// What the names of sockets begin with.
+    /// The prefix of the sockets' names.
     let namePrefix: String
     private var nameCount = 0
 

@@ -145,7 +145,7 @@ public final class World: Sendable {
         }
     }
 
-    /// What the world has done so far, with its time since the beginning. The same for the same seed.
+    /// The events of the world so far, with their times since the beginning. The same for the same seed.
     public var trace: [String] {
         network.requireThread()
         return network.trace
@@ -153,7 +153,7 @@ public final class World: Sendable {
 
     // MARK: What belongs to it
 
-    /// What connects two hosts.
+    /// A link between two hosts.
     public struct Link: Sendable, Hashable {
         /// The delay of each piece of data in one direction, chosen at random from this range. The bytes of a connection keep
         /// their order, datagrams may not.

@@ -102,7 +102,7 @@ final class Acceptor: Sendable {
         }
     }
 
-    /// Makes a connection of a socket that ``next()`` has accepted.
+    /// Creates a connection from a socket that ``next()`` has accepted.
     func connection(_ descriptor: FileDescriptor, from peer: SocketAddress) -> Connection {
         let connection = Connection(
             accepted: descriptor, from: peer, writeBufferSize: options.writeBufferSize)

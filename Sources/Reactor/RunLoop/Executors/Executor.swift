@@ -170,7 +170,7 @@ extension RunLoop {
             _ = waits.withLock { $0.removeValue(forKey: ObjectIdentifier(parker)) }
         }
 
-        /// Lets the tasks that wait continue, because the loop has ended.
+        /// Resumes the tasks that wait, because the loop has ended.
         func endWaits() { for parker in waits.withLock({ $0 }).values { parker.unparkLater() } }
 
         // MARK: For explanations, from any thread
@@ -270,7 +270,7 @@ extension RunLoop {
 // MARK: - Serving
 
 extension RunLoop.Core {
-    /// Lets the passes of the executor's modes know that it has jobs.
+    /// Counts the executor's jobs in its modes, whose passes then run them.
     fileprivate func addWaiting(_ executor: RunLoop.Executor) {
         waitingExecutors.append(executor)
         count(1, in: executor.modes)

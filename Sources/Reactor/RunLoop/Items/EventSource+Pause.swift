@@ -12,7 +12,7 @@ extension EventSource {
         updateWatches()
     }
 
-    /// Makes the source ready after `duration`, in place of what was to do so. Leaving the loop ends that.
+    /// Marks the source ready after `duration`, instead of an earlier time. Leaving the loop ends that.
     final func markReady(after duration: Duration) {
         guard let loop else { return }
         let modes = Array(membership.entryModes(common: loop.commonModes).members)

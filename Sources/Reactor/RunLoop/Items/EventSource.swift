@@ -296,7 +296,7 @@ extension EventSource {
 // MARK: - Being served
 
 extension EventSource {
-    /// Makes the source ready without the kernel: the next pass in any of its modes serves it.
+    /// Marks the source ready without the kernel: the next pass in any of its modes serves it.
     final func markReady() {
         isMarkedReady = true
         guard loop != nil else { return }

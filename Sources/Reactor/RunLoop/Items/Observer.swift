@@ -4,7 +4,7 @@ extension RunLoop {
         /// The bits.
         public let rawValue: UInt
 
-        /// Makes a set from its bits.
+        /// Creates a set from its bits.
         public init(rawValue: UInt) { self.rawValue = rawValue }
 
         /// An activation begins; once for each, nested ones too.
@@ -59,7 +59,7 @@ extension RunLoop {
         private var handler: ((Observer, Activities) -> Void)?
         private(set) var isCalling = false
 
-        /// Makes an observer; it does nothing until it is added to a loop.
+        /// Creates an observer; it does nothing until it is added to a loop.
         ///
         /// - Parameters:
         ///   - activities: The activities to be called for.

@@ -44,7 +44,7 @@ extension RunLoop {
         /// The name of its account in the ledger, if that is not its title.
         fileprivate let account: String?
 
-        /// Makes a source; it does nothing until it is added to a loop.
+        /// Creates a source; it does nothing until it is added to a loop.
         ///
         /// - Parameters:
         ///   - order: The place among the signalled sources.
@@ -68,7 +68,7 @@ extension RunLoop {
             state = Mutex(State(callbacks: callbacks))
         }
 
-        /// Makes a source of the library's own, which reports and dumps call `subject`.
+        /// Creates a source of the library's own, which reports and dumps call `subject`.
         ///
         /// - Parameter account: The name of its account in the ledger, where there may be very many sources.
         package init(

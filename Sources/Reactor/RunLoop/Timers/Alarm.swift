@@ -74,7 +74,7 @@ final class Alarm: Sendable {
             ? nil : Deadline(uptimeNanoseconds: start.addingSaturated(timeout))
     }
 
-    /// Makes the timer fire no later than the alarm is to ring.
+    /// Sets the timer to fire no later than the alarm.
     private func arm() {
         let unneeded = state.withLock { state -> Timer? in
             isArmed.store(false, ordering: .sequentiallyConsistent)

@@ -47,7 +47,7 @@ public final class Timer: Sendable {
             State(due: due, date: date, tolerance: tolerance, name: name, handler: handler))
     }
 
-    /// Makes a timer that fires at `fireDate`, and then, if it repeats, every `interval` from there on.
+    /// Creates a timer that fires at `fireDate`, and then, if it repeats, every `interval` from there on.
     ///
     /// - Parameters:
     ///   - fireDate: When to fire first. A date that has passed means the next pass, and the phase begins now.
@@ -70,7 +70,7 @@ public final class Timer: Sendable {
             handler: .sendable(handler))
     }
 
-    /// Makes a timer that fires once, at `fireDate` of `loop`'s thread, to which it is added afterwards.
+    /// Creates a timer that fires once, at `fireDate` of `loop`'s thread, to which it is added afterwards.
     convenience init(
         fireDate: Deadline, of loop: RunLoop, tolerance: Duration = .zero, _ file: StaticString = #fileID,
         _ line: UInt = #line, handler: @escaping @Sendable (Timer) -> Void
@@ -81,7 +81,7 @@ public final class Timer: Sendable {
             name: .make(nil, file, line), handler: .sendable(handler))
     }
 
-    /// Makes a timer whose first date is `interval` from now.
+    /// Creates a timer whose first date is `interval` from now.
     ///
     /// The parameters are those of ``init(fireDate:interval:repeats:tolerance:label:file:line:handler:)``.
     public convenience init(
@@ -222,7 +222,7 @@ public final class Timer: Sendable {
 // MARK: - On the calling thread
 
 extension Timer {
-    /// Makes a timer that fires once, `delay` from now, and adds it to the calling thread's loop.
+    /// Creates a timer that fires once, `delay` from now, and adds it to the calling thread's loop.
     ///
     /// The closure is called and destroyed on this thread, so it may capture what is not `Sendable`.
     ///
@@ -248,7 +248,7 @@ extension Timer {
         return timer
     }
 
-    /// Makes a timer that fires every `interval`, first one interval from now, and adds it to the calling
+    /// Creates a timer that fires every `interval`, first one interval from now, and adds it to the calling
     /// thread's loop.
     ///
     /// The closure is called and destroyed on this thread, so it may capture what is not `Sendable`.
@@ -283,7 +283,7 @@ extension Timer {
         state.withLock { $0.name = .make(label, file, line) }
     }
 
-    /// Makes a timer whose closure belongs to this thread, and adds it to a mode of this thread's loop, unless the thread is
+    /// Creates a timer whose closure belongs to this thread, and adds it to a mode of this thread's loop, unless the thread is
     /// ending.
     static func scheduled(
         delay: Int64, period: Int64, _ mode: RunLoop.Mode?, _ tolerance: Duration,

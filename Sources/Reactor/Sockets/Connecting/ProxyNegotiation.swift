@@ -9,7 +9,7 @@ struct ProxyNegotiation {
         case address(SocketAddress)
     }
 
-    /// What the next bytes are.
+    /// The kind of the next bytes.
     private enum Expected {
         case method
         case authentication
@@ -33,7 +33,7 @@ struct ProxyNegotiation {
     private var received: [UInt8] = []
     private var wantedCount = 0
     private var totalCount = 0
-    /// What to send next.
+    /// The bytes to send next.
     private(set) var output: [UInt8] = []
 
     init(_ proxy: StreamProxy, to target: Target) throws(IOError) {

@@ -136,7 +136,7 @@ final class ResolverRequest: Sendable {
         if isWanted { finish(query.resolve()) }
     }
 
-    /// Lets the request fail after `timeout`; nil if that is nil.
+    /// The alarm that fails the request after `timeout`; nil if that is nil.
     fileprivate func alarm(after timeout: Duration?) throws(Errno) -> Alarm? {
         guard let timeout else { return nil }
         let alarm = Alarm(on: try ResidentThread.streams.runLoop(), after: timeout) { [self] in

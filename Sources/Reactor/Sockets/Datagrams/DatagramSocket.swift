@@ -27,7 +27,7 @@ public import SystemPackage
 ///
 /// See udp(7), unix(7) and recvmmsg(2). SIGPIPE is never raised.
 public final class DatagramSocket: EventSource {
-    /// What is known of a datagram in addition to its bytes.
+    /// The metadata of a datagram.
     public struct Metadata: Sendable, Hashable {
         /// The sender's address; nil for a Unix-domain socket without a name.
         public let sender: SocketAddress?
@@ -50,7 +50,7 @@ public final class DatagramSocket: EventSource {
     public struct Datagram: Sendable, Hashable {
         /// The bytes, at most ``Options/datagramLimit``.
         public let bytes: [UInt8]
-        /// What is known of it in addition.
+        /// Its metadata.
         public let metadata: Metadata
     }
 

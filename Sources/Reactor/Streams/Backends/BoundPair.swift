@@ -19,10 +19,10 @@ package final class BoundBuffer: Sendable {
 
     func look<Answer>(_ question: (inout State) -> Answer) -> Answer { state.withLock { question(&$0) } }
 
-    /// Makes the input fail with `error` when its bytes have been read. To be called before the output is closed.
+    /// The input fails with `error` once its bytes have been read. Called before the output is closed.
     package func fail(_ error: any Error) { change(\.input) { $0.bytes.end(error) } }
 
-    /// Makes a change, and wakes the threads that wait for one. Refreshes the engine that `half` returns.
+    /// Performs a change, and wakes the threads that wait for one. Refreshes the engine that `half` returns.
     func change(_ half: (State) -> StreamEngine?, _ change: (inout State) -> Void) {
         let engine = state.withLock { state in
             change(&state)
@@ -70,7 +70,7 @@ final class BoundInput: InputBackend {
         buffer.look { $0.bytes.hasResult }
     }
 
-    /// What the output has failed with, once its bytes have been read.
+    /// The error of the output, once its bytes have been read.
     var refusal: (any Error)? { buffer.look { $0.bytes.isEmpty ? $0.bytes.producerFailure : nil } }
 
     func prepare() -> Availability {

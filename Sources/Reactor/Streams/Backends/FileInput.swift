@@ -169,7 +169,7 @@ final class FileInput: InputBackend {
 }
 
 extension FileInput {
-    /// What was read ahead, and the end or the error after it.
+    /// The bytes that were read ahead, and the end or the error after them.
     typealias Ahead = BoundedQueue<[ByteQueue], Errno>
 
     private struct State {

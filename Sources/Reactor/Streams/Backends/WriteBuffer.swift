@@ -19,7 +19,7 @@ final class WriteBuffer: Sendable {
         }
     }
 
-    /// What happens after the last byte. A later ending replaces an earlier one.
+    /// The ending after the last byte. A later ending replaces an earlier one.
     enum Ending: Comparable {
         case stop
         /// Shuts the socket down for writing.

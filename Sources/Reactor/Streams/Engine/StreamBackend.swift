@@ -17,7 +17,7 @@ protocol StreamBackend: AnyObject, Sendable {
     func progress() -> Availability
     /// Waits until the opening has finished or failed.
     func waitUntilOpen()
-    /// What reports that bytes can be moved; read once the backend is open.
+    /// Who reports that bytes can be moved; read once the backend is open.
     var readinessSource: ReadinessSource { get }
     /// Whether there is nothing to move from the start, so that the stream is at its end as soon as it is
     /// open.
@@ -35,7 +35,7 @@ protocol StreamBackend: AnyObject, Sendable {
     var descriptor: SharedDescriptor? { get }
     /// Why no more bytes may be moved. It replaces the error of a call that failed because of that.
     var refusal: (any Error)? { get }
-    /// What has failed, if the stream has.
+    /// The operation that failed, if the stream has.
     var failedOperation: IOError.Operation { get }
     /// What it has failed on, as an error names it.
     var subject: String { get }
@@ -108,7 +108,7 @@ protocol StreamBackend: AnyObject, Sendable {
     func shutDown() throws(Errno)
 }
 
-/// What reports that bytes can be moved.
+/// Who reports that bytes can be moved.
 enum ReadinessSource {
     /// Nothing, until both halves are announced. The kernel watches an input on a loop already, so that its bytes keep their
     /// place among what the kernel reports; a queue's callback has no such place.
@@ -144,14 +144,14 @@ struct Transfer {
     var count: Int
     /// Whether no more bytes will come, or fit.
     var isAtEnd = false
-    /// What the output knows about room for more.
+    /// The output's knowledge of room for more.
     var room = Room.assumed
 
     /// Whether nothing was moved because there was nothing to move, or no room.
     var wouldWait: Bool { count == 0 && !isAtEnd }
 }
 
-/// What an output knows about room for the next write.
+/// An output's knowledge of room for the next write.
 enum Room {
     /// The last write found enough. The engine checks before it calls the delegate.
     case assumed

@@ -34,7 +34,7 @@ struct Recipient: ~Copyable {
     }
 }
 
-/// What the engine does next. It releases the receiver of an event with nothing locked: these may be the last references.
+/// The next step of the engine. It releases the receiver of an event with nothing locked: these may be the last references.
 private enum Step: ~Copyable {
     case deliver(Stream.Event, Recipient)
     case other(StreamMachine.Action)

@@ -50,7 +50,7 @@ struct LoopSource {
         source = LoopBound(StreamSource(of: engine, keeping: kept), owner: loop.identity)
     }
 
-    /// Makes the loop serve the stream in its next pass. Called on its thread.
+    /// Signals the loop to serve the stream in its next pass. Called on its thread.
     func signal() { source.value.signal() }
 
     /// Ends the source on its loop's thread.
@@ -131,7 +131,7 @@ extension StreamEngine {
     }
 }
 
-/// What follows from a change of a stream, besides the signal for this thread's loop.
+/// The consequences of a change of a stream, besides the signal for this thread's loop.
 private struct Next {
     /// The loop that is to be updated.
     var loop: RunLoop?
@@ -240,7 +240,7 @@ extension StreamEngine {
         if !isPosted { for engine in waiting { engine.loopEnded(loop) } }
     }
 
-    /// Makes a change, and enqueues the callback that follows. Returns the loop that is to be updated.
+    /// Performs a change, and enqueues the callback that follows. Returns the loop that is to be updated.
     private func apply(_ change: (inout State) -> Void) -> RunLoop? {
         enqueue(
             state.withLock { state in

@@ -115,7 +115,7 @@ extension StreamEngine {
 }
 
 extension StreamEngine.State {
-    /// What reports that bytes can be moved. The kernel does not report bytes that were put back.
+    /// Who reports that bytes can be moved. The kernel does not report bytes that were put back.
     var readinessSource: ReadinessSource { self.putBack == nil ? backend.readinessSource : .backend }
 
     fileprivate mutating func takeBack(_ bytes: [UInt8]) -> StreamMachine.Action {

@@ -3,7 +3,7 @@ import SystemPackage
 // MARK: - Asking the backend
 
 extension StreamEngine.State {
-    /// What is left to do after a change. A signal for this thread's loop has been given already.
+    /// The work that remains after a change. A signal for this thread's loop has been given already.
     var next: StreamMachine.Action {
         @inline(__always) mutating get { machine.mayHaveNext ? findNext() : .none }
     }

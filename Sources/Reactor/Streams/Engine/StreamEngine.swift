@@ -6,7 +6,7 @@ import SystemPackage
 /// The engine has a ``StreamSource`` on the loop that the stream is scheduled on. The source is ready when the kernel reports
 /// its descriptor or the engine signals it; then ``serve(_:)`` runs on the loop's thread.
 final class StreamEngine: Sendable {
-    /// What each event uses comes first, next to each other.
+    /// The fields that each event uses come first, next to each other.
     @dynamicMemberLookup
     struct State: ~Copyable {
         var machine: StreamMachine
@@ -20,7 +20,7 @@ final class StreamEngine: Sendable {
         /// The delegate that the stream was given.
         var delegate = WeakReference<any StreamDelegate>(nil)
         private var details: Details?
-        /// What the stream has on the loop that the machine has scheduled it on.
+        /// The stream's source on the loop that the machine has scheduled it on.
         var loopSource: LoopSource?
         /// Stands for the tasks that use the stream, in the place of a delegate.
         var taskDelegate: UnparkingDelegate?
@@ -42,7 +42,7 @@ final class StreamEngine: Sendable {
         }
     }
 
-    /// What few streams have.
+    /// The state that few streams have.
     ///
     /// `@unchecked Sendable`: only the state refers to it, which the engine's lock guards.
     final class Details: @unchecked Sendable {
@@ -280,7 +280,7 @@ extension StreamEngine {
         closed.taskDelegate?.streamChanged()
     }
 
-    /// What is left to do once the stream counts as closed.
+    /// The work that remains once the stream counts as closed.
     private struct Closed {
         let left: LoopSource?
         let backend: any StreamBackend

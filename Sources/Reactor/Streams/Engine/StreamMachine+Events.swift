@@ -1,4 +1,4 @@
-/// What a machine learns about bytes and room, and which event it delivers when.
+/// The reports of bytes and room that a machine receives, and the events that it delivers.
 extension StreamMachine {
     // MARK: Readiness
 

@@ -69,7 +69,7 @@ extension StreamMachine {
         @inline(__always) mutating get { (mustDeliver || mustReportPass) && isScheduled && !isBehind }
     }
 
-    /// What the engine has to do after a change.
+    /// The engine's next step after a change.
     var next: Action {
         mutating get {
             guard mayDeliver else { return .none }
@@ -159,7 +159,7 @@ struct LoopSchedule {
 
     init(loop: LoopIdentity) { self.loop = loop }
 
-    /// What the loop has to do for the stream.
+    /// The loop's work for the stream.
     struct Update {
         let membership: Membership
         /// Whether the kernel is to watch the descriptor.

@@ -7,7 +7,7 @@ import SystemPackage
 /// method is an input; the ``Action`` that it returns is for the engine to perform. An event is pending until it is delivered.
 /// A delivered transfer event (bytes or space) stays unacknowledged until the next read or write.
 struct StreamMachine {
-    /// What the engine does next.
+    /// The next step of the engine.
     enum Action: Equatable {
         case none
         /// Ask the backend whether a report of the kernel, which may be older than the last transfer, is still true. If so, it
@@ -31,11 +31,11 @@ struct StreamMachine {
         case fail(Errno)
     }
 
-    /// What the kernel says about bytes that can be moved.
+    /// The kernel's report on bytes that can be moved.
     enum Report {
         /// Nothing: the engine has signalled the source.
         case none
-        /// What it said in a poll.
+        /// The report of a poll.
         case made(Poll)
         /// It says so now.
         case confirmed
@@ -102,7 +102,7 @@ struct StreamMachine {
     /// The event that is delivered when bytes can be moved.
     var event: Stream.Event { Stream.Event(rawValue: UInt(transferBits)) }
 
-    /// What the kernel watches the descriptor for.
+    /// The events that the kernel watches the descriptor for.
     var interest: Readiness { event == .hasBytesAvailable ? .readable : .writable }
 
     var pending: Stream.Event { Stream.Event(rawValue: UInt(pendingBits)) }

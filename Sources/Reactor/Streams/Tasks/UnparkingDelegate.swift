@@ -38,10 +38,10 @@ final class UnparkingDelegate: StreamDelegate, Sendable {
         unparkTaskLater()
     }
 
-    /// Lets the task continue later. From any thread.
+    /// Resumes the task later. From any thread.
     func unparkTaskLater() { parker?.unparkLater() }
 
-    /// Lets the task, which is about to wait, continue after the next pass of its loop.
+    /// Resumes the task, which is about to wait, after the next pass of its loop.
     func unparkTaskAfterPass() { parker?.unparkAfterPass() }
 
     /// Makes the caller the only user, until ``endUse(transfers:)``.
