@@ -25,8 +25,11 @@ extension RunLoop {
         var waker: Waker?
         /// The thread's timer slack (prctl(2)), in nanoseconds: the kernel may end a wait that much later.
         private(set) var timerSlack: Int64 = 0
-        /// Whether the loop drains libdispatch's main queue: the main loop does, from its first activation on.
-        var mainQueueService = MainQueueService.none
+        /// What drains libdispatch's main queue; nil on other loops, before the first activation, and as long as libdispatch
+        /// has no descriptor.
+        var mainQueue: MainQueueSource?
+        /// Whether each pass serves the main queue itself: there is no descriptor, or the kernel does not watch it.
+        var lacksMainQueue = false
         /// Whether the thread has run its last job.
         private(set) var hasEnded = false
         /// What lets another event loop run this one, while that lasts; the innermost of several.
@@ -211,7 +214,7 @@ extension RunLoop {
                 source.endWithLoop(loop)
             }
             for executor in loop.executors.withLock({ $0 }) { executor.endWaits() }
-            mainQueueService = .none
+            (mainQueue, lacksMainQueue) = (nil, false)
             var dropped = BlockQueue()
             swap(&dropped, &blocks)
             withExtendedLifetime(dropped) {}

@@ -85,7 +85,8 @@ open class Stream {
     /// Opens the stream. Does nothing unless its status is ``Status/notOpen``.
     ///
     /// Files, descriptors, memory and bound pairs are open, or have failed, when it returns. An error shows
-    /// in ``streamStatus`` and ``streamError``, and is delivered as ``Event/errorOccurred``.
+    /// in ``streamStatus`` and ``streamError``, and is delivered as ``Event/errorOccurred``. Opening a file waits as long as
+    /// libdispatch can create no thread.
     open func open() { engine.open() }
 
     /// Closes the stream, removes it from every run loop, and releases its resources. Its properties stay

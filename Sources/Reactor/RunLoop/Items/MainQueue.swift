@@ -32,16 +32,6 @@ final class MainQueueSource: EventSource {
     override var callTitle: String { "block of the main queue or job of the main actor" }
 }
 
-/// Whether the main loop drains libdispatch's main queue.
-enum MainQueueService {
-    case none
-    /// It is to, but there was no descriptor for libdispatch. Each pass tries again.
-    case lacking
-    /// The kernel does not watch the descriptor. Each pass polls it, and tries again.
-    case polling(MainQueueSource)
-    case running(MainQueueSource)
-}
-
 /// The descriptor that libdispatch makes readable when its main queue gets work. The first call creates it.
 package func mainQueueHandle() throws(Errno) -> CInt {
     // libdispatch ends the process if it gets no descriptor.
@@ -50,48 +40,32 @@ package func mainQueueHandle() throws(Errno) -> CInt {
 }
 
 extension RunLoop.Core {
-    /// Makes the main loop drain libdispatch's main queue from its first activation on.
+    /// Drains libdispatch's main queue on the main loop, from its first activation on.
     func serveMainQueue() {
-        switch mainQueueService {
-        case .running: break
-        case .polling(let source):
-            if source.isRegistered { mainQueueService = .running(source) } else { source.poll() }
-        case .none, .lacking:
-            let handle: CInt
-            do throws(Errno) { handle = try mainQueueHandle() } catch { return reportMissingMainQueue(error) }
-            let source = MainQueueSource(handle: handle)
-            guard !inbox.isClosed, source.join(loop) else { return }
-            source.membership.add(.common, common: commonModes)
-            updateLeniently(source)
-            if LoopDiagnostics.isReporting { source.superviseReadiness() }
-            source.didJoin(.common)
-            mainQueueService = .polling(source)
-            serveMainQueue()
+        if let mainQueue {
+            lacksMainQueue = !mainQueue.isRegistered
+            if lacksMainQueue { mainQueue.poll() }
+            return
         }
+        let handle: CInt
+        do throws(Errno) { handle = try mainQueueHandle() } catch { return reportMissingMainQueue(error) }
+        let source = MainQueueSource(handle: handle)
+        guard !inbox.isClosed, source.join(loop) else { return }
+        source.membership.add(.common, common: commonModes)
+        updateLeniently(source)
+        if LoopDiagnostics.isReporting { source.superviseReadiness() }
+        source.didJoin(.common)
+        mainQueue = source
+        serveMainQueue()
     }
 
     /// Says once what may end the process: libdispatch itself does so without a word.
     private func reportMissingMainQueue(_ error: Errno) {
-        if case .none = mainQueueService {
+        if !lacksMainQueue {
             SystemCall.writeToStandardError(
                 "Reactor: The main queue has no descriptor: \(error). libdispatch ends the process if work is sent there "
                     + "before one is free.\n")
         }
-        mainQueueService = .lacking
-    }
-
-    var mainQueue: MainQueueSource? {
-        switch mainQueueService {
-        case .none, .lacking: nil
-        case .polling(let source), .running(let source): source
-        }
-    }
-
-    /// Whether a pass has to do what the kernel does not do for the main queue.
-    var lacksMainQueue: Bool {
-        switch mainQueueService {
-        case .none, .running: false
-        case .lacking, .polling: true
-        }
+        lacksMainQueue = true
     }
 }

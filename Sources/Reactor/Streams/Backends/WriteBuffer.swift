@@ -53,7 +53,6 @@ final class WriteBuffer: Sendable {
         var ending = Ending.stop
         /// Nil while the stream is open.
         var limits: Limits?
-        let process = ProcessIdentity.current
         /// Whether a secure session has accepted bytes that it cannot send yet: they come behind the queue's.
         var isHolding = false
         /// Called when the kernel has taken the bytes before them, or when there will be no more. Those that wait for the end
@@ -73,6 +72,7 @@ final class WriteBuffer: Sendable {
     /// Whether there was no descriptor left to send bytes with.
     let lacksDescriptor = Atomic(false)
     fileprivate let changed = EventCount()
+    private let process = ProcessIdentity.current
     let client: Client
 
     init(limit: Int, for engine: StreamEngine, by client: Client) {
@@ -216,14 +216,21 @@ final class WriteBuffer: Sendable {
     }
 
     /// Throws if nothing is accepted any more.
-    func checkOpen() throws(Errno) { try state.withLock { (state) throws(Errno) in try state.checkOpen() } }
+    func checkOpen() throws(Errno) {
+        try checkProcess()
+        try state.withLock { (state) throws(Errno) in try state.checkOpen() }
+    }
+
+    /// A child of fork(2) has no sender: its parent's may have locked the state, and a second one would send bytes twice.
+    private func checkProcess() throws(Errno) { if !process.isCurrent { throw .notSupported } }
 
     /// Appends what there is room for. Nil if that is nothing, or if a sender is not in the expected state:
     /// with one at work the bytes are its own, and without one this makes the caller start it.
     private func append(
         _ bytes: RawSpan, whileSending: Bool, _ isReply: Bool
     ) throws(Errno) -> Int? {
-        try state.withLock { (state) throws(Errno) -> Int? in
+        try checkProcess()
+        return try state.withLock { (state) throws(Errno) -> Int? in
             do throws(Errno) { try state.checkOpen() } catch {
                 if !isReply || error != .canceled { throw error }
             }
@@ -378,8 +385,6 @@ extension WriteBuffer.State {
     fileprivate var isAtLowWaterMark: Bool { queue.contents.count <= queue.limit / 4 || !queue.isOpen }
 
     fileprivate func checkOpen() throws(Errno) {
-        // The parent's sender is not in a child of fork(2), and a second one would send its bytes twice.
-        if !process.isCurrent { throw .notSupported }
         if let failure = queue.consumerFailure { throw failure }
         if !queue.isOpen { throw .canceled }
     }
