@@ -78,7 +78,9 @@ extension RunLoop {
             return try await withTaskCancelled(
                 when: { try await self.waitForEnd(of: shutdown, events, grace) }, { try await body(shutdown) }
             )
-        } catch is CancellationError where shutdown.hasBegun && !Task.isCancelled { return nil }
+        } catch is CancellationError where shutdown.hasBegun && !Task.isCancelled {
+            return nil
+        }
     }
 
     /// Returns when the grace is over, or the task is cancelled because the body has ended.
