@@ -157,8 +157,9 @@ final class SimulatedNetwork: Network, @unchecked Sendable {
             guard let address = SocketAddress(text, port: 0)?.unmapped else {
                 preconditionFailure("World.host(_:_:) needs numeric addresses, not \(text).")
             }
+            let isOfOneHost = !address.isLoopback && !address.isAny
             precondition(
-                !address.isLoopback && !address.isAny,
+                isOfOneHost,
                 "World.host(_:_:): \(text) is a loopback or wildcard address, and no host's.")
             precondition(
                 owner(of: address) == nil && !addresses.contains(address),
