@@ -65,7 +65,8 @@ public final class GracefulShutdown: Sendable {
     nonisolated(nonsending) public func cancelWhenBegun<Success: Sendable>(
         @_inheritActorContext _ operation: @escaping @Sendable () async throws -> Success
     ) async throws -> Success {
-        try await withTaskCancelled(hasBegun, when: { try? await self.waitUntilBegun() }, operation)
+        try await withTaskCancelled(
+            fromBeginning: hasBegun, when: { try? await self.waitUntilBegun() }, operation)
     }
 
     /// Calls `handler` when the shutdown begins: at once, if it has. Once the observation has ended, only

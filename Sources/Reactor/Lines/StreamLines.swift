@@ -20,9 +20,8 @@ extension InputStream {
     ///
     /// An iteration that is left loses nothing: the stream continues after the last line that it has returned.
     /// Only with `.truncate`, what was skipped of a line that has not been returned is gone.
-    /// Leaving the lines of a file waits for a read of it that is in progress. Closing the stream inside the
-    /// iteration leaves the offset of a file behind the lines that were cut ahead: leave the iteration first,
-    /// where another reader of the descriptor follows. Otherwise as ``chunks``.
+    /// Closing the stream inside the iteration leaves the offset of a file behind the chunk that was read: leave the iteration
+    /// first, where another reader of the descriptor follows. Otherwise as ``chunks``.
     ///
     /// - Parameters:
     ///   - policy: What to do with a line that is not UTF-8. With `.fail` the iteration fails with

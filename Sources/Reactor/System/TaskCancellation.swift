@@ -2,12 +2,12 @@
 /// after both have ended.
 ///
 /// - Parameters:
-///   - isCancelled: Whether `operation` is cancelled from its beginning.
+///   - isCancelled: Whether both are cancelled from the beginning.
 ///   - watch: Another child task; cancelled when `operation` has ended.
 /// - Returns: What `operation` returns.
 /// - Throws: What `operation` throws, or what `watch` throws before.
 nonisolated(nonsending) func withTaskCancelled<Success: Sendable>(
-    _ isCancelled: Bool = false, when watch: @escaping @Sendable () async throws -> Void,
+    fromBeginning isCancelled: Bool = false, when watch: @escaping @Sendable () async throws -> Void,
     @_inheritActorContext _ operation: @escaping @Sendable () async throws -> Success
 ) async throws -> Success {
     try await withThrowingTaskGroup(of: Success?.self) { group in

@@ -56,7 +56,7 @@ struct SocketStreamNetworkTests {
                 output.schedule(in: loop, forMode: .default)
                 output.open()
                 loop.serve { output.streamStatus == .open && server.value != nil }
-                // Nobody reads. A write that waits fails when the peer goes.
+                // The peer does not read. A write that waits fails when the peer resets the connection.
                 let peer = try JoinableThread {
                     sleep(2)
                     server.value?.reset()
