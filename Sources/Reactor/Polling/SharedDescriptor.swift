@@ -240,6 +240,13 @@ extension SharedDescriptor {
         owned { (number) throws(Errno) in try SystemCall.duplicate(number) }
     }
 
+    /// The same pipe, opened again for reading without blocking; nil if it cannot be. Readiness is asked of this one: a FIFO
+    /// that is opened again after its last writer has closed it reports no hang-up.
+    func reopenedForReading() -> SharedDescriptor? {
+        guard isPipe else { return nil }
+        return owned { (number) throws(Errno) in try Self.reopen(number, O_RDONLY) }
+    }
+
     /// The same pipe or terminal, opened again for writing without blocking; nil if it cannot be, and for the master of a
     /// pseudo-terminal: opening that again would make a new terminal.
     func reopenedForWriting() -> SharedDescriptor? {
@@ -248,8 +255,15 @@ extension SharedDescriptor {
         return owned { (number) throws(Errno) in
             let isTerminal = unsafe isatty(number) != 0 && ptsname_r(number, &name, 32) != 0
             guard isPipe || isTerminal else { throw .notSupported }
-            return try SystemCall.open(FilePath("/proc/self/fd/\(number)"), O_WRONLY | O_NONBLOCK | O_NOCTTY)
+            return try Self.reopen(number, O_WRONLY)
         }
+    }
+
+    /// Throws `badFileDescriptor` if it was opened for the other direction.
+    private static func reopen(_ number: CInt, _ access: CInt) throws(Errno) -> CInt {
+        let known = try SystemCall.make { fcntl(number, F_GETFL) } & O_ACCMODE
+        guard known == access || known == O_RDWR else { throw .badFileDescriptor }
+        return try SystemCall.open(FilePath("/proc/self/fd/\(number)"), access | O_NONBLOCK | O_NOCTTY)
     }
 
     private func owned(_ open: (CInt) throws(Errno) -> CInt) -> SharedDescriptor? {

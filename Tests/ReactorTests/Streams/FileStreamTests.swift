@@ -280,7 +280,10 @@ import Testing
         #expect(input.read(upTo: 1).isEmpty && input.streamErrno == .badFileDescriptor)
         #expect(RunLoop.current.run(in: .default) == .finished)
         #expect(recorder.events == [.errorOccurred])
-        try pipe.readEnd.close()
+        let other = OutputStream(descriptor: pipe.readEnd, closeWhenDone: true)
+        other.open()
+        #expect(other.write([1]) == 0 && other.streamErrno == .badFileDescriptor)
+        other.close()
     }
 
     @Test func `a read error is delivered after the bytes before it`() throws {

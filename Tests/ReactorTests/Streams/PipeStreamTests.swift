@@ -226,6 +226,23 @@ enum EndsKind: CaseIterable {
         for end in [terminal.master, terminal.slave] { try end.close() }
     }
 
+    /// A stream opens its pipe again, and must not be the reader that a writer waits for.
+    @Test(arguments: [true, false])
+    func `a pipe whose stream was closed has no reader`(closesWhenDone: Bool) throws {
+        let pipe = try TestPipe("x")
+        let input = InputStream(descriptor: pipe.give(pipe.readEnd), closeWhenDone: closesWhenDone)
+        input.open()
+        #expect(input.read(upTo: 1) == [0x78])
+        input.close()
+        if !closesWhenDone { try pipe.readEnd.close() }
+        let output = pipe.makeOutput()
+        output.open()
+        _ = output.write([1])
+        #expect(output.streamErrno == .brokenPipe)
+        output.close()
+        #expect(input.streamStatus == .closed)
+    }
+
     /// Two programs often share one standard output.
     @Test func `a pipe that others fill does not block the loop`() throws {
         let (pipe, recorder) = (try TestPipe(), Recorder())

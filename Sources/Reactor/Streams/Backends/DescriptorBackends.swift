@@ -4,31 +4,39 @@ import SystemPackage
 
 /// Reads a pipe, FIFO, terminal or other device that epoll(7) watches.
 ///
-/// A read blocks in poll(2), which closing the stream can end, and not in read(2). The exception is a
-/// blocking descriptor without `RWF_NOWAIT` whose bytes another reader takes after poll(2) has found them.
-/// `O_NONBLOCK` is not relied upon: every process that shares the open file may clear it at any time.
+/// A pipe is opened again as non-blocking, because every process that shares the open file may set or clear
+/// `O_NONBLOCK` at any time. Others, and a pipe that cannot be opened again, are read in a way that does not block, or
+/// else after poll(2), which closing the stream can end. The latter can block if another reader takes the bytes in between.
 final class DescriptorInput: InputBackend {
-    private let shared: SharedDescriptor
+    private let given: SharedDescriptor
+    /// The descriptor that is read: the stream's own, or the given one. Only the latter is watched.
+    private let target: SharedDescriptor
     private let waiting = DescriptorWait()
-    /// Whether a read may be tried without poll(2): the kernel supports `RWF_NOWAIT` for the descriptor, as it
-    /// does for pipes since Linux 6.5.
+    /// Whether a read may be tried without poll(2): the pipe is the stream's own, or the kernel may support `RWF_NOWAIT`,
+    /// as it does for pipes since Linux 6.5.
     private let canTry = Atomic(true)
 
     /// Whether EIO is the end: that of a pseudo-terminal's master that no process has open on the other side.
     private let endsAtHangUp: Bool
 
-    init(_ shared: SharedDescriptor, endsAtHangUp: Bool = false) {
-        (self.shared, self.endsAtHangUp) = (shared, endsAtHangUp)
+    init(_ given: SharedDescriptor, endsAtHangUp: Bool = false) {
+        (self.given, self.endsAtHangUp) = (given, endsAtHangUp)
+        target = given.reopenedForReading() ?? given
     }
 
-    var descriptor: SharedDescriptor? { shared }
+    var descriptor: SharedDescriptor? { given }
 
     func close() throws(Errno) {
         waiting.end()
-        shared.close()
+        closeDescriptor()
     }
 
-    func isReady() -> Bool { shared.isReady(for: CInt(POLLIN)) }
+    func closeDescriptor() {
+        given.close()
+        target.close()
+    }
+
+    func isReady() -> Bool { given.isReady(for: CInt(POLLIN)) }
 
     /// The kernel reports readiness.
     func prepare() -> Availability { .waiting }
@@ -37,17 +45,15 @@ final class DescriptorInput: InputBackend {
     func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
         guard canTry.load(ordering: .relaxed) else { return nil }
         // The descriptor cannot be closed during the call: closing the stream takes the engine's lock first.
-        let transfer = try attempt { () throws(Errno) in try SystemCall.readNow(shared.number, into: &buffer)
-        }
-        if let transfer { return transfer }
+        if let transfer = try attempt(target.number, &buffer, canTry: true) { return transfer }
         return canTry.load(ordering: .relaxed) ? Transfer(count: 0) : nil
     }
 
     func read(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
         while true {
-            let transfer = try shared.use { (number) throws(Errno) -> Transfer? in
+            let transfer = try given.use { (number) throws(Errno) -> Transfer? in
                 guard try waiting.wait(for: CInt(POLLIN), of: number) else { throw .canceled }
-                return try attempt(number, &buffer)
+                return try readTarget(&buffer)
             }
             if let transfer { return transfer }
         }
@@ -55,28 +61,32 @@ final class DescriptorInput: InputBackend {
 
     func readIfReady(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer {
         guard isReady() else { return Transfer(count: 0) }
-        return try shared.use { (number) throws(Errno) in try attempt(number, &buffer) } ?? Transfer(count: 0)
+        return try given.use { (_) throws(Errno) in try readTarget(&buffer) } ?? Transfer(count: 0)
     }
 
-    /// Nil if no bytes are available, or none can be read before poll(2) reports them.
-    private func attempt(_ number: CInt, _ buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
-        let canTry = canTry.load(ordering: .relaxed)
-        return try attempt { () throws(Errno) in
-            canTry
-                ? try SystemCall.readNow(number, into: &buffer) : try SystemCall.read(number, into: &buffer)
+    private func readTarget(_ buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
+        try target.use { (number) throws(Errno) in
+            try attempt(number, &buffer, canTry: canTry.load(ordering: .relaxed))
         }
     }
 
+    /// Nil if no bytes are available, or none can be read before poll(2) reports them.
     @inline(__always)
-    private func attempt(_ read: () throws(Errno) -> Int?) throws(Errno) -> Transfer? {
+    private func attempt(_ number: CInt, _ buffer: inout MutableRawSpan, canTry: Bool) throws(Errno)
+        -> Transfer?
+    {
         do throws(Errno) {
-            guard let count = try read(), count > 0 || !shared.awaitsFirstWriter else { return nil }
+            let count =
+                if target === given, canTry { try SystemCall.readNow(number, into: &buffer) } else {
+                    try SystemCall.read(number, into: &buffer)
+                }
+            guard let count, count > 0 || !given.awaitsFirstWriter else { return nil }
             return Transfer(count: count, isAtEnd: count == 0)
         } catch {
             switch error {
             case .resourceTemporarilyUnavailable: return nil
             case .notSupportedOnSocket:  // EOPNOTSUPP
-                canTry.store(false, ordering: .relaxed)
+                self.canTry.store(false, ordering: .relaxed)
                 return nil
             case .ioError where endsAtHangUp: return Transfer(count: 0, isAtEnd: true)
             default: throw error
