@@ -6,6 +6,7 @@
 #define CURL_DISABLE_TYPECHECK
 #include <curl/curl.h>
 
+#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -30,6 +31,14 @@ static inline CURLcode reactor_curl_get_long(CURL *easy, CURLINFO information, l
 
 static inline CURLcode reactor_curl_get_string(CURL *easy, CURLINFO information, const char **value) {
     return curl_easy_getinfo(easy, information, value);
+}
+
+/// Initializes libcurl. If it does TLS with OpenSSL, that keeps its memory at exit(3), when other threads may be using it.
+static inline CURLcode reactor_curl_initialize(void) {
+    // libcurl depends on it, this module does not: it may have been built with another library.
+    int (*initialize)(uint64_t, const void *) = (int (*)(uint64_t, const void *))dlsym(NULL, "OPENSSL_init_crypto");
+    if (initialize) initialize(0x80000, NULL); // OPENSSL_INIT_NO_ATEXIT
+    return curl_global_init(CURL_GLOBAL_DEFAULT);
 }
 
 /// Limits a transfer and its redirects to HTTP and HTTPS.

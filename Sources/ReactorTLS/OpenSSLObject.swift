@@ -8,7 +8,7 @@ func prepareOpenSSL() {
 }
 
 /// Has OpenSSL keep its memory at exit(3), when other threads may be using it. That takes effect if nothing else
-/// in the program, such as libcurl, has initialized OpenSSL before. If it fails, so do the calls that follow.
+/// in the program has initialized OpenSSL before; ReactorHTTP does the same. If it fails, so do the calls that follow.
 private let isOpenSSLInitialized = OPENSSL_init_crypto(UInt64(OPENSSL_INIT_NO_ATEXIT), nil) == 1
 
 /// An object of OpenSSL, which is freed with the last reference to this.

@@ -140,6 +140,28 @@ import Testing
         }
     }
 
+    /// libcurl's OpenSSL would free its memory at exit(3).
+    @Test(.enabled(if: Nginx.isAvailable && !isSanitized), arguments: 0..<4)
+    func `a process may exit while threads transfer over TLS`(round: Int) async {
+        await #expect(processExitsWith: .success) {
+            let server = try Nginx.shared.get()
+            let begun = Countdown(20)
+            for _ in 0..<4 {
+                let thread = try RunLoopThread(name: "network")
+                @Sendable func transfer() {
+                    // A session of its own, so that each transfer makes a connection, and ends it.
+                    let session = HTTPSession(.with { $0.trustRoots = server.certificate }, on: thread.runLoop)
+                    session.start(HTTPRequest(server.secure + "/hello.txt")) { _ in
+                        begun.count()
+                        transfer()
+                    }
+                }
+                transfer()
+            }
+            begun.wait()
+        }
+    }
+
     @Test(arguments: ["length", "maxConnectionsPerHost", "buffer size", "HTTPBody"])
     func `a limit that cannot be, and a second iteration of a body, trap`(name: String) async {
         let result = await #expect(processExitsWith: .failure, observing: [\.standardErrorContent]) {

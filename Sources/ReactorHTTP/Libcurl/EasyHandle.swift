@@ -227,7 +227,7 @@ extension EasyHandle {
 /// libcurl's global state.
 enum Libcurl {
     /// Whether libcurl has been initialized, for the life of the process.
-    static let isReady = curl_global_init(Int(CURL_GLOBAL_DEFAULT)) == CURLE_OK
+    static let isReady = reactor_curl_initialize() == CURLE_OK
 
     /// A folder of trust roots that are found by the hash of their names, which costs less than to read all of them.
     static let trustFolder: String? = {
