@@ -50,9 +50,11 @@ open class InputStream: Stream {
     /// A stream of the bytes that `descriptor` reads: a pipe, a socket, a terminal, a redirected file.
     ///
     /// Its file status flags stay as they are, so a terminal that is shared with a shell is not left in
-    /// non-blocking mode. Closing the stream sets the offset of a regular file behind the last byte that was
-    /// read from the stream, whatever was read ahead. Closing the stream of a socket closes the descriptor and
-    /// not the connection, which duplicates of the descriptor may keep using.
+    /// non-blocking mode. A pipe is opened a second time, without blocking, if the kernel allows it, and so has a reader until
+    /// the stream is closed. Closing the stream sets the offset of a regular file behind the last byte that was read from the
+    /// stream, whatever was read ahead. Closing the stream of a socket closes the descriptor and not the connection, which
+    /// duplicates of the descriptor may keep using.
+    ///
     /// - Parameters:
     ///   - descriptor: An open descriptor; one that is not open fails in ``Stream/open()``.
     ///   - closeWhenDone: Whether closing or releasing the stream closes the descriptor. False unless set: it may be

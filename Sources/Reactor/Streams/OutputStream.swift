@@ -58,7 +58,8 @@ open class OutputStream: Stream {
     }
 
     /// A stream into `descriptor`: a pipe, a socket, a terminal, a redirected file. Its file status flags
-    /// stay as they are.
+    /// stay as they are. A pipe or a terminal is opened a second time, without blocking, if the kernel allows it, and so has a
+    /// writer until the stream is closed.
     ///
     /// - Parameters:
     ///   - descriptor: An open descriptor; one that is not open fails in ``Stream/open()``.
