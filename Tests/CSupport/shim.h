@@ -39,10 +39,14 @@ static inline bool reactor_test_trace(pid_t process) {
 //
 // Each returns false if the kernel does not allow that.
 
-static inline bool reactor_test_filter(struct sock_filter *filter, unsigned short count) {
+static inline bool reactor_test_set_filter(struct sock_filter *filter, unsigned short count, unsigned flags) {
     struct sock_fprog program = {count, filter};
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return false;
-    return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+    return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program) == 0;
+}
+
+static inline bool reactor_test_filter(struct sock_filter *filter, unsigned short count) {
+    return reactor_test_set_filter(filter, count, 0);
 }
 
 /// Has the kernel do `action` in the place of `call`.
@@ -63,8 +67,8 @@ static inline bool reactor_test_refuse(int call, int error) {
 /// Makes connect(2) raise SIGSYS instead.
 static inline bool reactor_test_trap_connect(void) { return reactor_test_replace(SYS_connect, SECCOMP_RET_TRAP); }
 
-/// Makes epoll_ctl(2) fail with ENOMEM when it would add a descriptor.
-static inline bool reactor_test_refuse_epoll_additions(void) {
+/// Makes epoll_ctl(2) fail with ENOMEM when it would add a descriptor: for the calling thread, or for all.
+static inline bool reactor_test_refuse_epoll_additions(bool of_all_threads) {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_epoll_ctl, 0, 3),
@@ -73,7 +77,8 @@ static inline bool reactor_test_refuse_epoll_additions(void) {
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOMEM),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
-    return reactor_test_filter(filter, sizeof filter / sizeof *filter);
+    unsigned flags = of_all_threads ? SECCOMP_FILTER_FLAG_TSYNC : 0;
+    return reactor_test_set_filter(filter, sizeof filter / sizeof *filter, flags);
 }
 
 #ifndef SYS_close_range

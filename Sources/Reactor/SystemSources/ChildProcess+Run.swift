@@ -184,7 +184,7 @@ private final class ProgramRun: Sendable {
     ) async throws -> (ChildProcess.Termination, (any Error)?) {
         try await withThrowingTaskGroup(of: Step.self) { group in
             group.addTask { try await self.write(input) }
-            group.addTask { .ended(try await self.loop.termination(of: self.process)) }
+            group.addTask { await self.waitForEnd() }
             for output in [output, error] { group.addTask { await self.read(output, upTo: outputLimit) } }
             if let timeout { group.addTask { try await self.expire(after: timeout) } }
             group.addTask { await self.endEarly() }
@@ -208,14 +208,22 @@ private final class ProgramRun: Sendable {
                 // A program may close its terminal, as `cat` does at its end, or open it again: so the output ends only now.
                 ends.slave?.close()
             // A process that has left the group may keep the outputs open.
-            case .killed: outputs = 0
+            case .killed: (outputs, termination) = (0, termination ?? process.termination)
             case .other: continue
             }
             guard outputs <= 0, let termination else { continue }
             fault.set(nil)
             return termination
         }
-        throw CancellationError()
+        throw await fault.wait() ?? CancellationError()
+    }
+
+    private func waitForEnd() async -> Step {
+        do { return .ended(try await loop.termination(of: process)) } catch {
+            // The kernel refuses to watch it.
+            end(because: error)
+            return .other
+        }
     }
 
     private func expire(after timeout: Duration) async throws -> Step {

@@ -264,7 +264,7 @@ import Testing
             let (canEnd, endings) = (Answer<Void>(), Shared<[Bool]>([]))
             let address = connections.localAddress
             let clients = try (0..<3).map { _ in try SocketPeer(connectedTo: address) }
-            let isRefused = thread.runLoop.performSynchronously { reactor_test_refuse_epoll_additions() }
+            let isRefused = thread.runLoop.performSynchronously { reactor_test_refuse_epoll_additions(false) }
             guard isRefused else { return }
             let server = Task {
                 try await connections.run { connection in

@@ -1,3 +1,4 @@
+import CReactorTestSupport
 import Glibc
 import Reactor
 import ReactorTestSupport
@@ -189,6 +190,25 @@ import Testing
         #expect(error.reason == .outputLimitExceeded(5))
         let number = String(decoding: try #require(content(of: file)), as: UTF8.self)
         kill(try #require(Int32(number.dropLast())), SIGKILL)
+    }
+
+    /// The leak checker cannot work in a process that is refused calls.
+    @Test(.enabled(if: !isSanitized)) func `a program that cannot be watched is ended`() async {
+        await #expect(processExitsWith: .success) {
+            #expect(try await ChildProcess.run("true").termination.isSuccess)
+            guard reactor_test_refuse_epoll_additions(true) else { return }
+            let pipe = try TestPipe()
+            let error = await thrownError {
+                _ = try await ChildProcess.run("sleep", ["1000"]) {
+                    ($0.standardOutput, $0.standardError) = (.null, .null)
+                    $0.descriptors[3] = pipe.writeEnd
+                }
+            }
+            #expect((error as? IOError)?.errno == .noMemory)
+            pipe.closeWriteEnd()
+            var byte: UInt8 = 0
+            #expect(read(pipe.readEnd.rawValue, &byte, 1) == 0)
+        }
     }
 
     @Test func `a program that has been run leaves no process`() async throws {
