@@ -25,6 +25,17 @@ import Testing
         }
     }
 
+    @Test func `nobody waits for the bytes of a closed stream`() async throws {
+        let pipe = try TestPipe("x")
+        let input = pipe.makeInput()
+        input.open()
+        #expect(try await input.waitForBytes())
+        #expect(try await input.waitForBytes())
+        input.close()
+        let error = await thrownError { _ = try await input.waitForBytes() }
+        #expect((error as? IOError)?.errno == .badFileDescriptor)
+    }
+
     @Test func `the first byte and the rest of a message have timeouts of their own`() async throws {
         try await withVirtualTime { time in
             let (client, server) = try TestConnection.pair()

@@ -161,7 +161,6 @@ extension InputStream {
     /// - Throws: ``IOError``; `CancellationError`.
     /// - Precondition: As for ``readChunk(upTo:timeout:)``.
     nonisolated(nonsending) public func waitForBytes(timeout: Duration? = nil) async throws -> Bool {
-        if engine.hasPutBackBytes { return true }
         let use = try StreamUse(self, timeout: timeout, readsAhead: true)
         // Without memory while it waits.
         let bytes = try await use.next(isolation: #isolation) { () throws -> [UInt8]? in
