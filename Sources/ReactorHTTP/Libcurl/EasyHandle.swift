@@ -9,7 +9,7 @@ import Reactor
 struct EasyHandle: ~Copyable {
     @safe private let pointer: UnsafeMutableRawPointer
     /// libcurl writes its reason for a failure here.
-    private let reasonBuffer = UnsafeMutablePointer<CChar>.allocate(capacity: Int(CURL_ERROR_SIZE))
+    private let reasonBuffer: UnsafeMutablePointer<CChar>
     private var headers = HeaderList()
     private var proxyHeaders = HeaderList()
     /// The first setting that libcurl has refused.
@@ -21,6 +21,7 @@ struct EasyHandle: ~Copyable {
     init?(_ number: UInt64) {
         guard Libcurl.isReady, let pointer = unsafe curl_easy_init() else { return nil }
         unsafe self.pointer = pointer
+        unsafe reasonBuffer = .allocate(capacity: Int(CURL_ERROR_SIZE))
         unsafe reasonBuffer.initialize(repeating: 0, count: Int(CURL_ERROR_SIZE))
         unsafe reactor_curl_set_buffer(pointer, CURLOPT_ERRORBUFFER, reasonBuffer)
         reactor_curl_set_number(pointer, number)

@@ -64,13 +64,14 @@ final class WriteBehindOutput: OutputBackend {
 
     func closeDescriptor() { shared.close() }
 
-    func isReady() -> Bool { state.withLock { $0.room > 0 || $0.failure != nil } }
+    func isReady() -> Bool { isInherited || state.withLock { $0.room > 0 || $0.failure != nil } }
 
     /// Accepted bytes that could not be written are a fault of the stream, also if nothing more is written.
     var failure: Errno? { isInherited ? nil : state.withLock { $0.failure } }
 
     func prepare() -> Availability {
-        state.withLock { state in
+        if isInherited { return .ready }
+        return state.withLock { state in
             if let failure = state.failure { return .failed(failure) }
             return state.room > 0 ? .ready : .waiting
         }
