@@ -80,9 +80,7 @@ func makeSink(_ destination: HTTPDestination, _ outbox: Outbox, _ multi: MultiHa
     switch destination.kind {
     case .memory(let limit): MemorySink(limit: limit)
     case .handler: EventSink(outbox)
-    case .stream(let stream):
-        StreamSink(stream.take() ?? closedStream(), on: multi.runLoop, multi.modes)
-    case .pair(let buffer, let stream):
+    case .stream(let stream, let buffer):
         StreamSink(stream.take() ?? closedStream(), on: multi.runLoop, multi.modes, buffer: buffer)
     case .file(let path, let resumes): FileSink(path, resumes: resumes, on: multi.runLoop, multi.modes)
     }

@@ -6,24 +6,23 @@ public struct HTTPDestination: Sendable {
     enum Kind: Sendable {
         case memory(limit: Int)
         case handler(@Sendable (HTTPEvent) -> Void)
-        case stream(Transferred<OutputStream>)
+        /// With a buffer, the stream is a bound pair's output; the pair's input fails if the transfer does.
+        case stream(Transferred<OutputStream>, pair: BoundBuffer? = nil)
         case file(FilePath, resumes: Bool)
-        /// A bound pair's output; its input fails if the transfer does.
-        case pair(BoundBuffer, Transferred<OutputStream>)
     }
 
     let kind: Kind
 
     /// Fails the bound pair of a transfer that does not begin.
     func fail(with error: HTTPError) {
-        guard case .pair(let buffer, let stream) = kind else { return }
+        guard case .stream(let stream, let buffer?) = kind else { return }
         buffer.fail(error)
         stream.take()?.close()
     }
 
     /// Closes the client's stream of a transfer that does not begin.
     func close() {
-        if case .stream(let stream) = kind { stream.take()?.close() }
+        if case .stream(let stream, nil) = kind { stream.take()?.close() }
     }
 
     /// Collects the body in ``HTTPTransfer/Response/body``. A body of more than `limit` bytes is an error.

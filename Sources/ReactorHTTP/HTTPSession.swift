@@ -100,7 +100,7 @@ public final class HTTPSession: Sendable {
             bufferSize > 0, "HTTPSession.startReading needs a positive buffer size (it is \(bufferSize)).")
         let buffer = BoundBuffer(capacity: bufferSize)
         let destination = HTTPDestination(
-            kind: .pair(buffer, Transferred(OutputStream(writing: buffer))))
+            kind: .stream(Transferred(OutputStream(writing: buffer)), pair: buffer))
         let callbacks = HTTPTransfer.Callbacks(completion: completion)
         let transfer = core.start(request, body, destination, delivery, nil) { _ in callbacks }
         return (InputStream(reading: buffer), transfer)

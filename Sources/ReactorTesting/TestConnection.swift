@@ -117,14 +117,10 @@ final class SocketPair {
     private var hasMarker = false
 
     init() throws(Errno) {
-        var numbers: (CInt, CInt) = (-1, -1)
-        let code = unsafe withUnsafeMutableBytes(of: &numbers) { bytes in
-            unsafe socketpair(
-                AF_UNIX, CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue), 0,
-                bytes.bindMemory(to: CInt.self).baseAddress!)
-        }
-        guard code == 0 else { throw Errno(rawValue: errno) }
-        (testedEnd, relayEnd) = numbers
+        var numbers: [CInt] = [-1, -1]
+        let type = CInt(SOCK_STREAM.rawValue | SOCK_CLOEXEC.rawValue | SOCK_NONBLOCK.rawValue)
+        try SystemCall.make { unsafe socketpair(AF_UNIX, type, 0, &numbers) }
+        (testedEnd, relayEnd) = (numbers[0], numbers[1])
         testedFile = inodeNumber(of: testedEnd)
     }
 

@@ -50,7 +50,7 @@ extension RunLoop {
             let others = caught.stop()
             shutdown.begin()
             // Clients are served meanwhile: it does not wait for a manager.
-            try? ServiceManager.send([.stopping], patience: 0)
+            try? ServiceManager.send([.stopping], timeout: .zero)
             // A second one, which now has the action that it had before.
             if let second = count > 1 ? signal : others.first { kill(getpid(), second.rawValue) }
         }

@@ -87,12 +87,8 @@ final class ByteReservation: Sendable {
 
 /// The room of a budget, and the requests that wait for some. Pure: it returns the callbacks to call.
 struct BudgetQueue {
-    /// A request. Lower numbers came first.
-    struct RequestID: Hashable, Comparable {
-        fileprivate var number = 0
-
-        static func < (left: RequestID, right: RequestID) -> Bool { left.number < right.number }
-    }
+    /// The number of a request. Lower ones came first.
+    typealias RequestID = Int
 
     private struct Request {
         let byteCount: Int
@@ -106,9 +102,9 @@ struct BudgetQueue {
     /// The bytes granted and not claimed yet.
     private var granted: [RequestID: Int] = [:]
     /// The first request of the queue, or a cancelled one before it.
-    private var first = RequestID()
+    private var first = 0
     /// The number of the next request.
-    private var next = RequestID()
+    private var next = 0
 
     init(limit: Int) { self.limit = limit }
 
@@ -121,7 +117,7 @@ struct BudgetQueue {
 
     mutating func enqueue(_ byteCount: Int, orCall callback: Callback) -> RequestID {
         let request = next
-        next.number += 1
+        next += 1
         waiting[request] = Request(byteCount: byteCount, callback: callback)
         return request
     }
@@ -151,7 +147,7 @@ struct BudgetQueue {
                 inUse += request.byteCount
                 callbacks.append(request.callback)
             }
-            first.number += 1
+            first += 1
         }
         return callbacks
     }

@@ -91,6 +91,12 @@ extension Duration {
         let (whole, rest) = attoseconds.quotientAndRemainder(dividingBy: 1_000_000_000)
         return Int64(clamping: rest > 0 ? whole + 1 : whole)
     }
+
+    /// This duration as poll(2) takes it: in milliseconds, rounded up, clamped, and not negative.
+    var wholeMilliseconds: CInt {
+        let nanoseconds = wholeNanoseconds
+        return nanoseconds > 0 ? CInt(clamping: (nanoseconds - 1) / 1_000_000 + 1) : 0
+    }
 }
 
 extension Int64 {

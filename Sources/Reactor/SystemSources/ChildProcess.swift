@@ -100,17 +100,16 @@ public final class ChildProcess: Sendable {
     }
 
     private func collect(until deadline: Deadline) -> Termination? {
-        var pause = CollectingPause()
+        var pauses = ChildProcess.pausesOfCollecting
         while true {
             if let termination { return termination }
-            let rest = Deadline.now.duration(to: deadline).wholeNanoseconds
-            guard rest > 0 else { return nil }
+            let rest = Deadline.now.duration(to: deadline)
+            guard rest > .zero else { return nil }
             var request = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
-            // In milliseconds, rounded up; again after a signal, and for longer than poll(2) can wait.
-            let timeout = deadline == .distantFuture ? -1 : CInt(clamping: (rest - 1) / 1_000_000 + 1)
+            // Again after a signal, and for longer than poll(2) can wait.
+            let timeout = deadline == .distantFuture ? -1 : rest.wholeMilliseconds
             guard unsafe poll(&request, 1, timeout) > 0, termination == nil else { continue }
-            let next = min(pause.next().wholeNanoseconds, rest)
-            poll(nil, 0, CInt((next - 1) / 1_000_000 + 1))
+            poll(nil, 0, min(pauses.nextBound(), rest).wholeMilliseconds)
         }
     }
 
@@ -161,8 +160,8 @@ public final class ChildProcess: Sendable {
             // Without descriptors or threads for a timer of libdispatch.
             let date = Deadline.now + delay
             let thread = try? JoinableThread(name: "reactor.grace") {
-                while case let rest = Deadline.now.duration(to: date).wholeNanoseconds, rest > 0 {
-                    poll(nil, 0, CInt(clamping: (rest - 1) / 1_000_000 + 1))
+                while case let rest = Deadline.now.duration(to: date), rest > .zero {
+                    poll(nil, 0, rest.wholeMilliseconds)
                 }
                 body()
             }

@@ -17,7 +17,7 @@ public final class ProcessSource: EventSource {
     /// The process.
     public let process: ChildProcess
     private var handler: ((ProcessSource, ChildProcess.Termination) -> Void)?
-    private var delays = CollectingPause()
+    private var pauses = ChildProcess.pausesOfCollecting
 
     /// Creates a source, which does nothing until it is added to a loop.
     ///
@@ -44,7 +44,7 @@ public final class ProcessSource: EventSource {
     override func serve(_ readiness: Readiness) -> Bool {
         guard let termination = process.termination else {
             // The pidfd is readable, and stays so.
-            pause(for: delays.next())
+            pause(for: pauses.nextBound())
             return false
         }
         handler?(self, termination)
@@ -58,13 +58,8 @@ public final class ProcessSource: EventSource {
     }
 }
 
-/// The times after which a process that has ended and could not be collected is looked at again. A process that
-/// traces it, such as a debugger, has its end first.
-struct CollectingPause {
-    private var duration = Duration.milliseconds(5)
-
-    mutating func next() -> Duration {
-        defer { duration = min(duration * 2, .milliseconds(100)) }
-        return duration
-    }
+extension ChildProcess {
+    /// The pauses after which a process that has ended and could not be collected is looked at again. A process that
+    /// traces it, such as a debugger, has its end first.
+    static let pausesOfCollecting = Backoff(first: .milliseconds(5), limit: .milliseconds(100))
 }

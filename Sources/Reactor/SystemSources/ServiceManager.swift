@@ -97,9 +97,6 @@ public enum ServiceManager {
 
     // MARK: Notifications
 
-    /// How long ``notify(_:)`` waits for a manager whose queue is full.
-    private static let patience: CInt = 1_000
-
     /// Reports something to the manager, all of it at once; does nothing without a manager that wants to know
     /// (`NOTIFY_SOCKET`).
     ///
@@ -108,14 +105,15 @@ public enum ServiceManager {
     ///
     /// - Throws: ``IOError`` that names the manager's address, such as with `Errno.connectionRefused`.
     public static func notify(_ notifications: Notification...) throws(IOError) {
-        try send(notifications, patience: patience)
+        try send(notifications, timeout: .seconds(1))
     }
 
-    /// - Parameter patience: How many milliseconds to wait for a manager whose queue is full.
-    static func send(_ notifications: [Notification], patience: CInt) throws(IOError) {
+    /// - Parameter timeout: How long to wait for a manager whose queue is full.
+    static func send(_ notifications: [Notification], timeout: Duration) throws(IOError) {
         guard let name = environmentVariable("NOTIFY_SOCKET"), !name.isEmpty else { return }
         let lines = Array(notifications.map(\.rawValue).joined(separator: "\n").utf8)
         guard !lines.isEmpty else { return }
+        let deadline = Deadline.now + timeout
         try attempt(.send, name) { () throws(Errno) in
             let type = CInt(SOCK_DGRAM.rawValue) | CInt(SOCK_CLOEXEC.rawValue)
             let socket = OwnedDescriptor(try SystemCall.make { Glibc.socket(AF_UNIX, type, 0) })
@@ -125,7 +123,7 @@ public enum ServiceManager {
                 try SystemCall.send(bytes, to: socket.number)
             }) == 0 {
                 var requests: [1 of pollfd] = [pollfd(fd: socket.number, events: Int16(POLLOUT), revents: 0)]
-                try SystemCall.poll(&requests, timeout: patience)
+                try SystemCall.poll(&requests, timeout: Deadline.now.duration(to: deadline).wholeMilliseconds)
                 if requests[0].revents == 0 { throw .resourceTemporarilyUnavailable }
             }
         }
@@ -167,7 +165,7 @@ public enum ServiceManager {
         watchdogTimeout.map { timeout in
             // A manager that is behind gets the next one.
             Timer(interval: timeout / 2, repeats: true, tolerance: timeout / 8, label: "watchdog") { _ in
-                try? send([.watchdog], patience: 0)
+                try? send([.watchdog], timeout: .zero)
             }
         }
     }

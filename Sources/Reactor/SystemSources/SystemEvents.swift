@@ -28,14 +28,14 @@ extension RunLoop {
             on: self, inModes: modes, watching: descriptor, for: .readable,
             ended: { withExtendedLifetime(process) {} })
         defer { subscription.end() }
-        var pause = CollectingPause()
+        var pauses = ChildProcess.pausesOfCollecting
         do throws(Errno) {
             while true {
                 if let termination = process.termination { return termination }
                 try await subscription.wait(until: deadline)
                 if let termination = process.termination { return termination }
                 if let deadline, now >= deadline { throw .timedOut }
-                try await DispatchWorkers.sleep(for: pause.next())
+                try await DispatchWorkers.sleep(for: pauses.nextBound())
             }
         } catch .canceled {
             throw CancellationError()

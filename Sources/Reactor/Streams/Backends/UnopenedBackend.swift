@@ -8,52 +8,54 @@ final class UnopenedBackend: StreamBackend {
         /// The offset to start at, if it was set.
         var offset: Int?
         var writeBufferSize = 0
-        /// How many bytes of a regular file may wait to be written.
-        var writeBehindLimit = WriteBehindOutput.byteLimit
     }
 
     let event: Stream.Event
     /// The path, and the flags to open it with; nil for a given descriptor.
     private let path: (FilePath, flags: CInt)?
     private let shared: SharedDescriptor
+    /// How many bytes of a regular file may wait to be written.
+    private let writeBehindLimit: Int
     private let endsAtHangUp: Bool
     let closesUnopened: Bool
     private let state = Mutex(State())
 
-    init(reading path: FilePath) {
-        event = .hasBytesAvailable
-        self.path = (path, O_RDONLY)
-        shared = SharedDescriptor()
-        (endsAtHangUp, closesUnopened) = (false, false)
+    private init(
+        _ event: Stream.Event, _ path: (FilePath, flags: CInt)?,
+        _ shared: SharedDescriptor = SharedDescriptor(),
+        writeBehindLimit: Int = 0, endsAtHangUp: Bool = false, closesUnopened: Bool = false
+    ) {
+        (self.event, self.path, self.shared) = (event, path, shared)
+        self.writeBehindLimit = writeBehindLimit
+        (self.endsAtHangUp, self.closesUnopened) = (endsAtHangUp, closesUnopened)
     }
 
-    init(writing path: FilePath, append: Bool, writeBehindLimit: Int = WriteBehindOutput.byteLimit) {
-        event = .hasSpaceAvailable
-        state.withLock { $0.writeBehindLimit = writeBehindLimit }
-        self.path = (path, O_WRONLY | O_CREAT | (append ? O_APPEND : O_TRUNC))
-        shared = SharedDescriptor()
-        (endsAtHangUp, closesUnopened) = (false, false)
+    convenience init(reading path: FilePath) { self.init(.hasBytesAvailable, (path, O_RDONLY)) }
+
+    convenience init(
+        writing path: FilePath, append: Bool, writeBehindLimit: Int = WriteBehindOutput.byteLimit
+    ) {
+        let flags = O_WRONLY | O_CREAT | (append ? O_APPEND : O_TRUNC)
+        self.init(.hasSpaceAvailable, (path, flags), writeBehindLimit: writeBehindLimit)
     }
 
     /// - Parameters:
     ///   - endsAtHangUp: See ``DescriptorInput``.
     ///   - closesUnopened: See ``StreamBackend``.
-    init(reading shared: SharedDescriptor, endsAtHangUp: Bool = false, closesUnopened: Bool = false) {
-        event = .hasBytesAvailable
-        path = nil
-        self.shared = shared
-        (self.endsAtHangUp, self.closesUnopened) = (endsAtHangUp, closesUnopened)
+    convenience init(
+        reading shared: SharedDescriptor, endsAtHangUp: Bool = false, closesUnopened: Bool = false
+    ) {
+        self.init(
+            .hasBytesAvailable, nil, shared, endsAtHangUp: endsAtHangUp, closesUnopened: closesUnopened)
     }
 
-    init(
+    convenience init(
         writing shared: SharedDescriptor, writeBehindLimit: Int = WriteBehindOutput.byteLimit,
         closesUnopened: Bool = false
     ) {
-        event = .hasSpaceAvailable
-        state.withLock { $0.writeBehindLimit = writeBehindLimit }
-        path = nil
-        self.shared = shared
-        (endsAtHangUp, self.closesUnopened) = (false, closesUnopened)
+        self.init(
+            .hasSpaceAvailable, nil, shared, writeBehindLimit: writeBehindLimit,
+            closesUnopened: closesUnopened)
     }
 
     private var isWritten: Bool { event == .hasSpaceAvailable }
@@ -69,10 +71,7 @@ final class UnopenedBackend: StreamBackend {
     func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
         guard let (path, flags) = path else { return try openDescriptor(for: engine) }
         // Non-blocking, so that a FIFO opens at once. No other code shares the new open file description.
-        let number = try SystemCall.make(path) {
-            unsafe Glibc.open($0, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0o666)
-        }
-        shared.adopt(number)
+        shared.adopt(try SystemCall.open(path, flags | O_NONBLOCK | O_NOCTTY))
         do throws(Errno) { return try openDescriptor(for: engine) } catch {
             shared.close()
             throw error
@@ -95,7 +94,7 @@ final class UnopenedBackend: StreamBackend {
         case .socket: SocketInput(SocketConnection(shared, only: .input))
         case .regular, .unwatchable:
             isWritten
-                ? WriteBehindOutput(shared, limit: state.withLock { $0.writeBehindLimit })
+                ? WriteBehindOutput(shared, limit: writeBehindLimit)
                 : try FileInput(shared, isSeekable: kind == .regular)
         }
     }
@@ -125,9 +124,8 @@ final class UnopenedBackend: StreamBackend {
     /// A path that does not exist yet counts as a regular file's.
     private var mayBeSeekable: Bool {
         guard let (path, flags) = path else { return shared.isSeekable(forWriting: isWritten) }
-        var status = stat()
-        let isKnown = (try? SystemCall.make(path) { unsafe stat($0, &status) }) != nil
-        return flags & O_APPEND == 0 && (!isKnown || status.fileType == S_IFREG)
+        let status = try? FileStatus.of(path)
+        return flags & O_APPEND == 0 && (status.map { $0.fileType == S_IFREG } ?? true)
     }
 }
 
