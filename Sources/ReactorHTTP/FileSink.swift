@@ -121,7 +121,7 @@ final class FileSink: BodySink {
         return output
     }
 
-    /// Called while the partial file is empty: a stale validator must never accompany new bytes, even after a crash.
+    /// Called while the partial file is empty: a stale validator must never accompany new bytes, even if the process crashes.
     private func keepValidator() {
         part?.removeValidator()
         guard resumes, let validator = resumption.validator else { return }

@@ -5,7 +5,6 @@ public import Reactor
 /// ```swift
 /// print(error)  // GET https://example.org/: connect: Connection refused
 /// ```
-///
 public struct HTTPError: ReactorError, Hashable {
     /// The kind of a failure.
     @nonexhaustive public enum Kind: Sendable, Hashable {
@@ -98,14 +97,6 @@ public struct HTTPError: ReactorError, Hashable {
         guard let mark = url[start..<end].lastIndex(of: "@") else { return url }
         return String(url[..<start] + url[url.index(after: mark)...])
     }
-
-    /// The host of an `http` or `https` URL.
-    package var host: String {
-        guard let start = subject.firstRange(of: "://")?.upperBound else { return "" }
-        let address = subject[start...].prefix { !"/?#".contains($0) }
-        if address.hasPrefix("[") { return String(address.dropFirst().prefix { $0 != "]" }) }
-        return String(address.prefix { $0 != ":" })
-    }
 }
 
 extension String {
@@ -134,7 +125,7 @@ extension HTTPError.Kind {
         case .resolve: "resolve"
         case .connect: "connect"
         case .tls: "tls"
-        case .timedOut(let timeout): "time-out (\(timeout))"
+        case .timedOut(let timeout): "timeout (\(timeout))"
         case .cancelled, .sessionEnded: "ended"
         case .read, .bodyTooShort: "read"
         case .write: "write"

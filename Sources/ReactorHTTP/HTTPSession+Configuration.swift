@@ -13,8 +13,8 @@ extension HTTPSession {
         /// A call of getaddrinfo(3) that has begun continues in the background when its transfer ends. Before libcurl 7.87 the
         /// loop waits for it.
         ///
-        /// Time-outs count only time in which the loop runs in the session's modes: a loop that tracks lets no transfer time
-        /// out. Of each callback or observer that keeps the loop busy a tenth of a second counts at most.
+        /// Timeouts count only while the loop runs in the session's modes: a loop that tracks lets no transfer time out. A
+        /// callback or an observer that keeps the loop busy counts for a tenth of a second at most.
         public var connectTimeout: Duration? = .seconds(60)
         /// How long a transfer may neither send nor receive a byte once it is connected; nil for no limit. Bytes count as
         /// sent when the kernel has taken them. A transfer that is suspended, or waits for a slow consumer, does not time

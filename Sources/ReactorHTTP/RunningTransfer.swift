@@ -39,7 +39,7 @@ final class RunningTransfer {
     private var failure: HTTPError?
     /// Whether bytes that libcurl has held are taken without room: it would copy what is left each time.
     private(set) var takesAll = false
-    private var isTouched = false
+    private var needsUpdate = false
     /// Received bytes that are not in the progress yet.
     var unreportedCount = 0
     var timeouts: TransferTimeouts
@@ -50,7 +50,7 @@ final class RunningTransfer {
         timeouts = TransferTimeouts(since: multi.timeouts.now)
         sink = makeSink(destination, transfer.outbox, multi)
         sink.owner = self
-        touch()
+        noteActivity()
     }
 
     var number: UInt64 { transfer.number }
@@ -73,7 +73,7 @@ final class RunningTransfer {
         // An attempt that repeats the last one without a range is not a retry.
         if !attempt.restartsAtOnce { attemptCount += 1 }
         attempt = Attempt()
-        touch()
+        noteActivity()
         var request = transfer.request
         let hasBody = transfer.body != nil
         sink.prepare(&request, hasBody: hasBody)
@@ -176,7 +176,7 @@ final class RunningTransfer {
     /// Continues what has paused; nil if nothing can.
     func resume() -> CURLcode? {
         // What has been received meanwhile is passed on, and the idle timeout begins anew.
-        touch()
+        noteActivity()
         let receives = attempt.isReceivingPaused && canReceive
         let sends = attempt.isSendingPaused && !isSuspended && upload?.isReady == true
         guard easy != nil, receives || sends else { return nil }
@@ -189,12 +189,12 @@ final class RunningTransfer {
 
     /// Called by streams, outside libcurl, when they have room or bytes again.
     func streamIsReady() {
-        if attempt.isReceivingPaused || attempt.isSendingPaused { multi.resumeLater(self) }
+        if attempt.isReceivingPaused || attempt.isSendingPaused { multi.resumeFromStream(self) }
     }
 
     /// Does what may call the client's streams, after libcurl has returned.
     func libcurlHasReturned() {
-        isTouched = false
+        needsUpdate = false
         notePhase()
         reportProgress()
         upload?.fill()
@@ -228,14 +228,14 @@ final class RunningTransfer {
     }
 
     /// Has ``libcurlHasReturned()`` called.
-    func touch() {
+    func noteActivity() {
         timeouts.lastActivity = multi.timeouts.now
-        guard !isTouched else { return }
-        isTouched = true
-        multi.touch(self)
+        guard !needsUpdate else { return }
+        needsUpdate = true
+        multi.noteChange(of: self)
     }
 
-    // MARK: Time-outs
+    // MARK: Timeouts
 
     func nextTimeout(at now: Int64) -> RemainingTime {
         timeouts.next(at: now, in: state, waitsForClient: waitsForClient, configuration)

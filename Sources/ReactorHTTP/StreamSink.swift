@@ -148,7 +148,7 @@ final class StreamSink: BodySink, StreamDelegate {
     func finish() -> SinkEnd {
         ending = .finishing
         if ended == nil { ended = { [weak self] in self?.owner?.sinkHasFinished($0) } }
-        owner?.touch()
+        owner?.noteActivity()
         return .later
     }
 

@@ -17,7 +17,7 @@ final class Leftovers: Sendable {
     }()
 
     /// How long to wait for what is ending: a connection that was closed may wait 30 seconds for its peer.
-    private static let patience = Duration.seconds(40)
+    private static let timeout = Duration.seconds(40)
     /// The threads of the library that last as long as the process, and run loops.
     private static let loopThreads: Set = [
         "reactor.streams", "reactor.late", "reactor.ports", "reactor.ops", "test limits",
@@ -68,7 +68,7 @@ final class Leftovers: Sendable {
     private func check() {
         // A child of fork(2) has its parent's.
         guard getpid() == process, !state.withLock({ $0.isCancelled }) else { return }
-        let end = Deadline.now + Self.patience
+        let end = Deadline.now + Self.timeout
         var found = find()
         while !found.isEmpty, .now < end {
             usleep(10_000)

@@ -17,7 +17,6 @@ import Testing
         #expect(error.response?.headerFields[.retryAfter] == "7")
         #expect(error.response?.url == server.url + "/a@b")
         #expect(error.subject == "GET \(server.url)/a@b")
-        #expect(error.host == "127.0.0.1")
         #expect(HTTPSession().run("nonsense").error?.response == nil)
     }
 
@@ -36,7 +35,7 @@ import Testing
         let url = "http://127.0.0.1:\(try listener.localAddress.port ?? 0)/path"
         listener.close()
         let error = try #require(HTTPSession().run(url).error)
-        #expect(error.kind == .connect && error.errno == .connectionRefused && error.host == "127.0.0.1")
+        #expect(error.kind == .connect && error.errno == .connectionRefused)
         #expect("\(error)".contains(url))
     }
 

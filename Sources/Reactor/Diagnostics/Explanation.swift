@@ -26,7 +26,7 @@ extension RunLoop {
         }
         let served = inbox.runningModes
         let place = "\(mode.shortName)\(isHosted ? ", hosted by another event loop" : "")"
-        let silence = answer == nil ? ", and has not answered for \(Self.patience.rounded)" : ""
+        let silence = answer == nil ? ", and has not answered for \(Self.answerTimeout.rounded)" : ""
         let activity =
             isWaiting ? "waiting in \(place)\(silence)" : "busy in \(place)\(silence)\(inbox.callUnderWay)"
         let next = isWaiting && !isHosted ? "" : nextBlocks(work.counts, in: served, isHosted)
@@ -96,7 +96,7 @@ extension Inbox {
         guard !isClosed else { return "the \(loopName) has ended with its thread" }
         guard let mode = currentMode else { return "the \(loopName) is not running" }
         return
-            "the \(loopName) has been busy in \(mode.shortName) for \(RunLoop.patience.rounded)\(callUnderWay)"
+            "the \(loopName) has been busy in \(mode.shortName) for \(RunLoop.answerTimeout.rounded)\(callUnderWay)"
     }
 
     /// The callback that keeps the loop busy: by its name if callbacks are measured, else by its kind.

@@ -4,18 +4,18 @@ extension RunLoop {
     /// The answer of the loop's thread to `question`: at once on that thread, else in the loop's next pass, for which a
     /// sleeping loop is woken.
     ///
-    /// - Returns: Nil at once if the loop does not run, and after ``patience`` if it has not answered, because it is in a
+    /// - Returns: Nil at once if the loop does not run, and after ``answerTimeout`` if it has not answered, because it is in a
     ///   callback. Two loops that ask each other both get that.
     func ask<Answer: Sendable>(_ question: @escaping @Sendable (Core) -> Answer?) -> Answer? {
         if isCurrent { return question(core) }
         guard currentMode != nil else { return nil }
         let answer = Promise<Answer?>()
         guard inbox.post({ core in answer.set(question(core)) }) else { return nil }
-        return answer.wait(until: .now.advanced(by: Self.patience)) ?? nil
+        return answer.wait(until: .now.advanced(by: Self.answerTimeout)) ?? nil
     }
 
     /// Much longer than a pass of a loop that is not stuck, and short for a person who waits.
-    static var patience: Duration { .milliseconds(100) }
+    static var answerTimeout: Duration { .milliseconds(100) }
 }
 
 /// A question that waits for a loop.

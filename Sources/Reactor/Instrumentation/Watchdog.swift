@@ -49,19 +49,19 @@ enum Watchdog {
             }
             meters.removeAll { $0.meter == nil }
             if LoopDiagnostics.isReporting { for entry in meters { entry.meter?.reportBlockage() } }
-            guard lastLook.duration(to: .now) >= patience else { continue }
+            guard lastLook.duration(to: .now) >= reportDelay else { continue }
             for key in Array(entries.keys) { look(at: &entries[key]) }
             lastLook = .now
         }
     }
 
     /// How long a mistake must last: longer than a healthy loop takes, and short for a person who waits.
-    static var patience: Duration { .seconds(1) }
+    static var reportDelay: Duration { .seconds(1) }
 
     /// Sleeps until the next look at the callbacks, and notes whether that has taken much longer.
     private static func rest() {
         let half = LoopDiagnostics.slowCallback / 2
-        let interval = min(max(half, shortestInterval), patience).wholeNanoseconds
+        let interval = min(max(half, shortestInterval), reportDelay).wholeNanoseconds
         let now = Deadline.now.uptimeNanoseconds
         pauses.withLock { $0.beginSleep(now..<now + interval) }
         _ = usleep(useconds_t(interval / 1000))
@@ -106,7 +106,7 @@ enum Watchdog {
             return
         }
         let (start, now) = (suspicion.since.uptimeNanoseconds, Deadline.now.uptimeNanoseconds)
-        guard .nanoseconds(now - start - pauses(from: start, to: now)) >= patience else { return }
+        guard .nanoseconds(now - start - pauses(from: start, to: now)) >= reportDelay else { return }
         entry = nil
         LoopDiagnostics.report(complaint.report)
     }

@@ -71,8 +71,8 @@ open class InputStream: Stream {
 
     /// Whether a read would return bytes, or find the end, without waiting.
     ///
-    /// On a run loop or a queue, a read then does not wait for a disk either. Otherwise also true if only
-    /// trying would show: a program without a run loop polls this.
+    /// On a run loop or a queue, the read does not wait for a disk either. Elsewhere this is also true if only a read can
+    /// tell, so that a program without a run loop can poll it.
     open var hasBytesAvailable: Bool { engine.isReady }
 
     /// Copies up to `len` bytes to `buffer`, waiting for the first one.

@@ -77,8 +77,8 @@ open class OutputStream: Stream {
             StreamEngine(UnopenedBackend(writing: shared), subject: descriptorName(descriptor.rawValue)))
     }
 
-    /// Whether there is room to write without waiting. A socket's stream does not know of room that other code takes, by a
-    /// duplicate of the descriptor.
+    /// Whether there is room to write without waiting. A socket's stream does not know of room that other code
+    /// has taken through a duplicate of the descriptor.
     open var hasSpaceAvailable: Bool { engine.isReady }
 
     /// Writes up to `len` bytes from `buffer`, waiting if there is no room for the first one; a task awaits

@@ -46,14 +46,14 @@ extension StreamDelegate {
 /// input.open()
 /// ```
 ///
-/// Any thread may call every method, one thread at a time for a stream; ``close()``,
+/// Every method may be called from any thread, but for one stream by one thread at a time; ``close()``,
 /// ``remove(from:forMode:)`` and the status may be used from any thread at any time. After
 /// ``close()`` on the loop's thread no callback begins; if another thread closes the stream, one may still
 /// begin. No event is delivered on a loop that the stream was removed from. Neither its loop nor its delegate keeps
 /// a stream alive: releasing the last reference closes it.
 ///
-/// Unlike Foundation on Linux, which never calls a delegate and crashes in ``streamError`` when there is no
-/// error.
+/// On Linux, Foundation's streams never call a delegate, and crash in ``streamError`` if there is no error; these do
+/// neither.
 open class Stream {
     let engine: StreamEngine
 
@@ -96,8 +96,9 @@ open class Stream {
     /// terminal that are still in the kernel or a write buffer are sent in the background; the process does
     /// not exit before that, for up to five seconds. A socket is shut down first, and input that still
     /// arrives is read and dropped, so that unread input does not make the kernel discard written bytes. The
-    /// peer may take no byte for the ``ConnectionOptions/writeTimeout``, or 30 seconds; and all of it may take 30 seconds and
-    /// as long as the bytes do at 1 KiB a second, or a connection's ``ConnectionOptions/closeTimeout``. Then it is reset.
+    /// connection is reset if the peer takes no byte for the ``ConnectionOptions/writeTimeout``, which is 30 seconds unless
+    /// it is set, or has not taken all of them within the ``ConnectionOptions/closeTimeout``: unless that is set, within 30
+    /// seconds and one more for each KiB.
     ///
     /// The kernel closes sockets that are still open when the process exits, and discards unsent bytes if
     /// there is unread input: close streams before that. In a child of fork(2), closing a stream of the

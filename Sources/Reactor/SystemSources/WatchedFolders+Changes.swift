@@ -5,17 +5,17 @@ extension WatchedFolders {
     /// Handles changes and reads folders, for some milliseconds.
     mutating func advance() {
         let start = Deadline.now
-        work(until: start + Self.patience / 2)
+        work(until: start + Self.timeSlice / 2)
         // Alternates both: unread changes overflow the kernel's queue.
-        let isInTime = Deadline.now < start + Self.patience / 2
+        let isInTime = Deadline.now < start + Self.timeSlice / 2
         if inotify.changes.isEmpty {
             inotify.readChanges(upTo: FileWatcher.bytesPerPass)
             settling += exchange(&unsettled, with: [])
         }
         while let change = inotify.changes.popFirst() {
             take(change)
-            if isInTime { work(until: start + Self.patience) }
-            if start + Self.patience < .now { break }
+            if isInTime { work(until: start + Self.timeSlice) }
+            if start + Self.timeSlice < .now { break }
         }
         guard inotify.changes.isEmpty, inotify.isDrained else { return }
         settle()

@@ -78,7 +78,7 @@ struct WatchedFolders: ~Copyable {
     }
 
     /// How long one pass handles changes and reads folders: short for other timers, long compared with a pass.
-    static let patience = Duration.milliseconds(5)
+    static let timeSlice = Duration.milliseconds(5)
 
     /// The roots, by the paths that were given.
     struct Roots {
@@ -156,7 +156,7 @@ struct WatchedFolders: ~Copyable {
         }
         do throws(IOError) {
             try begin(location, isFolder: isFolder, isRecursive: recursively && isFolder, .given)
-            work(until: .now + Self.patience)
+            work(until: .now + Self.timeSlice)
             if let error = refusal.take() { throw error }
         } catch {
             unwatch(path)
@@ -169,7 +169,7 @@ struct WatchedFolders: ~Copyable {
 
     mutating func unwatch(_ path: FilePath) {
         endRoot(path)
-        work(until: .now + Self.patience)
+        work(until: .now + Self.timeSlice)
     }
 
     mutating func begin(

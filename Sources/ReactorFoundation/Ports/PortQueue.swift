@@ -10,7 +10,7 @@ struct PortLimits {
     /// usual limit of descriptors.
     var connectionCount = 256
     /// The time in which a message, or the next megabyte of a long one, must arrive: 35 KB/s for a long one.
-    var patience = Duration.seconds(30)
+    var messageTimeout = Duration.seconds(30)
 }
 
 /// A message and the address that it came from.

@@ -276,7 +276,7 @@ private final class PortConnection: StreamDelegate {
         awaitedMegabyte = megabyte
         timer.take()?.invalidate()
         guard megabyte != nil else { return }
-        timer = server.loop.perform(after: server.limits.patience, inModes: [.common]) { [weak self] in
+        timer = server.loop.perform(after: server.limits.messageTimeout, inModes: [.common]) { [weak self] in
             self?.close()
         }
     }

@@ -80,7 +80,7 @@ final class MultiHandle {
     /// Those that have paused because a callback has received enough, in order. The next pass resumes them.
     private var paused: [UInt64] = []
     /// Those that a callback of libcurl has changed.
-    private var touched: [RunningTransfer] = []
+    private var changed: [RunningTransfer] = []
     /// Those that have ended, until libcurl has returned: closing a stream may call the client's code.
     private var ended: [(RunningTransfer, Result<HTTPTransfer.Response, HTTPError>)] = []
     private var isCallingLibcurl = false
@@ -96,7 +96,7 @@ final class MultiHandle {
         multi = MultiPointer(configuration, sockets)
         sockets.socketIsReady = { [unowned self] in act($0, $1) }
         sockets.timerHasFired = { [unowned self] in act(CURL_SOCKET_TIMEOUT, 0) }
-        timeouts.check = { [unowned self] in endTransfersInTime() }
+        timeouts.check = { [unowned self] in expireTransfers() }
     }
 
     deinit {
@@ -129,14 +129,14 @@ final class MultiHandle {
             endFinishedTransfers()
         }
         isCallingLibcurl = false
-        for transfer in touched.take() { transfer.libcurlHasReturned() }
-        for (transfer, result) in ended.take() { conclude(transfer, result) }
+        for transfer in exchange(&changed, with: []) { transfer.libcurlHasReturned() }
+        for (transfer, result) in exchange(&ended, with: []) { conclude(transfer, result) }
         if !paused.isEmpty { core?.wake() }
-        if running.isEmpty { rest() }
+        if running.isEmpty { becomeIdle() }
     }
 
     /// Registers nothing with the loop while there are no transfers.
-    private func rest() {
+    private func becomeIdle() {
         sockets.stopTimer()
         sockets.unwatchIdle()
         timeouts.stop()
@@ -155,7 +155,7 @@ final class MultiHandle {
         callLibcurl {
             sockets.startTimer()
             for command in commands { carryOut(command) }
-            for number in paused.take() { running[number].map(resume) }
+            for number in exchange(&paused, with: []) { running[number].map(resume) }
         }
     }
 
@@ -228,13 +228,13 @@ final class MultiHandle {
     }
 
     /// For streams, which have room or bytes again.
-    func resumeLater(_ transfer: RunningTransfer) {
+    func resumeFromStream(_ transfer: RunningTransfer) {
         guard !isCallingLibcurl else { return }
         callLibcurl { resume(transfer) }
     }
 
     /// Records that a callback of libcurl has changed a transfer.
-    func touch(_ transfer: RunningTransfer) { touched.append(transfer) }
+    func noteChange(of transfer: RunningTransfer) { changed.append(transfer) }
 
     /// Continues a transfer in the next pass, which has paused because this callback has received enough.
     func continueLater(_ transfer: RunningTransfer) { paused.append(transfer.number) }
@@ -323,9 +323,9 @@ final class MultiHandle {
         }
     }
 
-    // MARK: Time-outs
+    // MARK: Timeouts
 
-    private func endTransfersInTime() {
+    private func expireTransfers() {
         withExtendedLifetime(self) {
             callLibcurl {
                 for transfer in running.values {
@@ -343,13 +343,5 @@ final class MultiHandle {
         let error = transfer.error(.timedOut(timeout))
         release(transfer)
         if timeout == .total { fail(transfer, error) } else { retry(transfer, error) }
-    }
-}
-
-extension Array {
-    /// Removes and returns all elements.
-    fileprivate mutating func take() -> Self {
-        defer { self = [] }
-        return self
     }
 }

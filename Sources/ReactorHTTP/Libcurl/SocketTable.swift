@@ -61,7 +61,7 @@ final class SocketTable {
     func noteConnection(_ descriptor: CInt) { connections.insert(descriptor) }
 
     fileprivate func watch(_ descriptor: CInt, for what: CInt, _ transfer: UInt64) {
-        guard what != CURL_POLL_REMOVE else { return rest(descriptor) }
+        guard what != CURL_POLL_REMOVE else { return becomeIdle(descriptor) }
         var interest: Readiness = []
         if what & CURL_POLL_IN != 0 { interest.insert(.readable) }
         if what & CURL_POLL_OUT != 0 { interest.insert(.writable) }
@@ -85,7 +85,7 @@ final class SocketTable {
     }
 
     /// Called when libcurl no longer waits for a socket.
-    private func rest(_ descriptor: CInt) {
+    private func becomeIdle(_ descriptor: CInt) {
         guard connections.contains(descriptor), sources[descriptor] != nil else {
             return unwatch(descriptor)
         }

@@ -62,7 +62,7 @@ extension RunningTransfer {
     }
 
     private func takeHead() -> Bool {
-        touch()
+        noteActivity()
         if attempt.parser.hasTwoLengths {
             attempt.refusal = .invalidResponse
             return false
@@ -103,7 +103,7 @@ extension RunningTransfer {
     /// The number of bytes that were accepted, or that the transfer pauses.
     func takeBody(_ bytes: RawSpan) -> Int {
         let count = bytes.byteCount
-        touch()
+        noteActivity()
         if attempt.isBodyIgnored { return count }
         guard takesAll || canReceive && multi.receiveBudget > 0 else {
             attempt.isReceivingPaused = true
@@ -120,7 +120,7 @@ extension RunningTransfer {
     }
 
     func fillUpload(_ buffer: inout MutableRawSpan) -> Int {
-        touch()
+        noteActivity()
         guard let upload, attempt.refusal == nil else {
             return attempt.refusal == nil ? 0 : Int(CURL_READFUNC_ABORT)
         }

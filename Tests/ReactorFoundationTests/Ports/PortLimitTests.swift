@@ -130,7 +130,7 @@ extension PortLimitTests {
         }
     }
 
-    private static let impatient = PortLimits(patience: .milliseconds(20))
+    private static let impatient = PortLimits(messageTimeout: .milliseconds(20))
 
     @Test(arguments: [[], Array(PortBytes.message("text").prefix(3)), PortBytes.message("text").dropLast()])
     func `a connection on which no message ends is closed`(bytes: [UInt8]) throws {

@@ -2,8 +2,8 @@ import SystemPackage
 
 /// The source or the destination of a stream's bytes. Owned by its engine alone; safe from any thread.
 ///
-/// The engine is locked when it asks for what has no effect on other streams: the progress of an opening, readiness, faults,
-/// room. The answers come at once, without a call of any engine.
+/// The engine holds its lock when it asks for what affects no other stream: the progress of an opening, readiness, faults,
+/// room. The answers come at once, and without a call of any engine.
 protocol StreamBackend: AnyObject, Sendable {
     /// The event that reports that bytes can be moved.
     var event: Stream.Event { get }

@@ -132,8 +132,8 @@ extension InputStream {
 final class EagerReader {
     let use: StreamUse
     var engine: StreamEngine { use.stream.engine }
-    /// The maximum number of bytes of the next chunk: about twice those of the last one, so that small chunks take little
-    /// memory.
+    /// The maximum number of bytes of the next chunk: four times the last chunk if that had as many as it could, otherwise
+    /// twice, so that small chunks take little memory.
     private var window = 4096
     private static let leastWindow = 256
 
