@@ -186,7 +186,7 @@ private final class EventSink: BodySink {
     /// An empty piece that begins with `count` bytes. Only one that may become large has memory for more.
     private func makePiece(_ count: Int) -> [UInt8] {
         guard count >= Self.leastOfWholePiece else { return [] }
-        var piece = outbox.takeSpare() ?? []
+        var piece = [] as [UInt8]
         let most = min(Outbox.pieceSize, outbox.limit)
         piece.reserveCapacity(max(count, min(expected ?? most, most)))
         return piece

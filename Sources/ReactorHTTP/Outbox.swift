@@ -15,8 +15,6 @@ final class Outbox: Sendable {
         var events = Queue<Event>()
         /// How much memory the pieces of the body take, the one that is being delivered included.
         var memory = 0
-        /// The memory of pieces that have been consumed and that nothing else refers to.
-        var spares: [[UInt8]] = []
         /// Whether a job that delivers events is scheduled or running.
         var isDelivering = false
         /// Whether a callback is being called.
@@ -42,10 +40,8 @@ final class Outbox: Sendable {
     /// queue serves what else is due.
     private static let byteLimit = 1 << 20
     private static let eventLimit = 256
-    /// Large enough to amortize per-piece cost.
-    static let pieceSize = 131_072
-    /// How much memory is kept for further pieces: as much as one callback of the loop receives.
-    private static let spareLimit = 1 << 20
+    /// Large enough to amortize the cost of each, and small enough for malloc(3) not to map each.
+    static let pieceSize = 98_304
 
     let state: Mutex<State>
     let delivery: HTTPDelivery
@@ -81,9 +77,6 @@ final class Outbox: Sendable {
         }
     }
 
-    /// Memory for a further piece, if there is any.
-    func takeSpare() -> [UInt8]? { state.withLock { $0.spares.popLast() } }
-
     // MARK: From the session's loop
 
     func put(_ response: HTTPTransfer.Response) { put(.event(.response(response))) }
@@ -118,7 +111,6 @@ final class Outbox: Sendable {
             guard !state.isCompleted else { return }
             state.isCompleted = true
             state.consumed = nil
-            state.spares = []
             state.closing = closing
             state.events.append(.completion(state.result(result)))
         }
@@ -205,7 +197,7 @@ final class Outbox: Sendable {
         switch consume event {
         case .event(let event):
             callbacks?.event?(event)
-            if case .bytes(let bytes) = consume event { recycle(bytes) }
+            if case .bytes(let bytes) = consume event { consumed(bytes.memory) }
         case .progress:
             callbacks?.progress?(state.withLock { $0.takeProgress() })
         case .completion(let result):
@@ -223,21 +215,10 @@ final class Outbox: Sendable {
         closing?()
     }
 
-    private func recycle(_ bytes: consuming [UInt8]) {
-        let memory = bytes.memory
-        // A server that drips gets no memory of large pieces: the client may keep what it receives.
-        guard memory >= Self.pieceSize / 2 else { return consumed(memory) }
-        // Allocates if the client has kept the bytes, as a new piece would.
-        bytes.removeAll(keepingCapacity: true)
-        let spare = bytes
-        consumed(memory, spare)
-    }
-
     /// Counts memory as free whose bytes have been delivered, and resumes the transfer once half of the room is free.
-    private func consumed(_ memory: Int, _ spare: [UInt8]? = nil) {
+    private func consumed(_ memory: Int) {
         let action = state.withLock { state -> (@Sendable () -> Void)? in
             state.memory = max(state.memory - memory, 0)
-            if let spare { state.keep(spare, upTo: Self.spareLimit) }
             guard state.isAwaited, state.memory <= limit / 2 else { return nil }
             state.isAwaited = false
             return state.consumed
@@ -306,12 +287,6 @@ extension Outbox.State {
     > {
         guard let cancellation, hasDropped, case .success = result else { return result }
         return .failure(cancellation)
-    }
-
-    /// Keeps memory for a further piece, unless there is enough.
-    fileprivate mutating func keep(_ spare: [UInt8], upTo limit: Int) {
-        let kept = spares.reduce(0) { $0 + $1.memory }
-        if !isCompleted, kept + spare.memory <= limit { spares.append(spare) }
     }
 
     fileprivate mutating func takeProgress() -> HTTPTransfer.Progress {
