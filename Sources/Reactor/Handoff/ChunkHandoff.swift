@@ -65,7 +65,7 @@ public final class ChunkHandoff<Output: Sendable>: Sendable {
         _ limits: HandoffLimits, isCancelled: Flag
     ) where Processor.Output == Output {
         (loop, self.isCancelled) = (.current, isCancelled)
-        worker = ChunkWorker(ProcessorBox(processor), on: queue, limits)
+        worker = ChunkWorker(processor, on: queue, limits)
         state = Mutex(State(stream: LoopOwned(stream, on: loop), engine: stream.engine))
     }
 
@@ -184,16 +184,4 @@ extension HandoffReport {
         byteCount = conclusion.byteCount
         self.output = output
     }
-}
-
-private final class ProcessorBox<Processor: ChunkProcessor>: AnyProcessor {
-    private var processor: Processor
-
-    init(_ processor: Processor) { self.processor = processor }
-
-    func process(_ chunk: RawSpan) throws { try processor.process(chunk) }
-
-    func finish() throws { try processor.finish() }
-
-    var output: any Sendable { processor.output }
 }

@@ -11,10 +11,11 @@ final class ChunkWorker: Sendable {
     let flow: Mutex<HandoffFlow>
     private let chunkSize: Int
     private let queue: DispatchQueue
-    /// Nil once the hand-off has ended. Locked while the processor is called, and not while a file is read.
-    private let processor: Mutex<(any AnyProcessor)?>
+    /// Nil once the hand-off has ended. Locked while the processor is called, and not while a file is read. Of any type: in a
+    /// generic worker each chunk costs some 3,000 instructions more, because the runtime looks up the type's metadata.
+    private let processor: Mutex<(any ChunkProcessor)?>
 
-    init(_ processor: sending any AnyProcessor, on queue: DispatchQueue, _ limits: HandoffLimits) {
+    init(_ processor: sending any ChunkProcessor, on queue: DispatchQueue, _ limits: HandoffLimits) {
         flow = Mutex(HandoffFlow(limits))
         chunkSize = limits.chunkSize
         self.queue = queue
@@ -134,7 +135,7 @@ final class ChunkWorker: Sendable {
     /// resources are free when the completion is called. A second call does nothing.
     private func conclude(_ failure: (any Error)?) {
         update { $0.close(&$1) }
-        guard let last = processor.withLock({ $0.take() }) else { return }
+        guard var last = processor.withLock({ $0.take() }) else { return }
         var failure = failure
         if failure == nil, !flow.withLock({ $0.isCancelled }) {
             do { try last.finish() } catch { failure = error }
@@ -143,12 +144,4 @@ final class ChunkWorker: Sendable {
         _ = consume last
         update { [failure] in $0.conclude(failure, output, &$1) }
     }
-}
-
-/// A processor of any type. In a generic worker each chunk costs some 3000 instructions more (measured with lines),
-/// because the runtime looks up the type's metadata.
-protocol AnyProcessor: AnyObject {
-    func process(_ chunk: RawSpan) throws
-    func finish() throws
-    var output: any Sendable { get }
 }
