@@ -150,7 +150,8 @@ import Testing
                 let thread = try RunLoopThread(name: "network")
                 @Sendable func transfer() {
                     // A session of its own, so that each transfer makes a connection, and ends it.
-                    let session = HTTPSession(.with { $0.trustRoots = server.certificate }, on: thread.runLoop)
+                    let session = HTTPSession(
+                        .with { $0.trustRoots = server.certificate }, on: thread.runLoop)
                     session.start(HTTPRequest(server.secure + "/hello.txt")) { _ in
                         begun.count()
                         transfer()
