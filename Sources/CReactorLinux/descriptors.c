@@ -16,6 +16,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+const int reactor_o_path = O_PATH, reactor_o_direct = O_DIRECT;
+
 ssize_t reactor_read_now(int descriptor, void *bytes, size_t count) {
     struct iovec place = {bytes, count};
     ssize_t read;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <stdbool.h>
@@ -80,6 +81,9 @@ static inline bool reactor_test_refuse_epoll_additions(bool of_all_threads) {
     unsigned flags = of_all_threads ? SECCOMP_FILTER_FLAG_TSYNC : 0;
     return reactor_test_set_filter(filter, sizeof filter / sizeof *filter, flags);
 }
+
+/// pipe2(2) with O_DIRECT, which takes each write as a packet.
+static inline int reactor_test_packet_pipe(int ends[2]) { return (int)syscall(SYS_pipe2, ends, __O_DIRECT); }
 
 #ifndef SYS_close_range
 #define SYS_close_range 436

@@ -191,6 +191,8 @@ void reactor_signal_unsubscribe(uintptr_t token);
 
 // MARK: Descriptors
 
+/// O_PATH and O_DIRECT, which Swift's Glibc does not declare.
+extern const int reactor_o_path, reactor_o_direct;
 int pipe2(int ends[2], int flags);
 int ptsname_r(int master, char *name, size_t size);
 ssize_t getdents64(int folder, void *entries, size_t size);

@@ -165,8 +165,10 @@ final class Epoll: Sendable {
 
     /// Whether an epoll accepts `descriptor`: not a regular file, a directory, or a device without poll.
     static func supports(_ descriptor: CInt) -> Bool {
-        // Without a free descriptor the loop's own epoll will tell.
-        guard let probe = try? OwnedDescriptor.epoll() else { return true }
+        guard let probe = try? OwnedDescriptor.epoll() else {
+            // Without a free descriptor: most devices have no poll.
+            return isatty(descriptor) != 0 || (try? FileStatus.of(descriptor))?.fileType != S_IFCHR
+        }
         do throws(Errno) {
             try SystemCall.control(probe.number, EPOLL_CTL_ADD, descriptor, for: 0)
             return true

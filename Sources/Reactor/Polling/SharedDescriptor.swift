@@ -211,8 +211,7 @@ extension SharedDescriptor {
     var isFullPipe: Bool {
         guard isPipe, events(among: CInt(POLLIN)) == CInt(POLLIN) else { return false }
         let isFull = try? use { (number) throws(Errno) in
-            let path = FilePath("/proc/self/fd/\(number)")
-            let writer = try SystemCall.open(path, O_WRONLY | O_NONBLOCK)
+            let writer = try Self.reopen(number, O_WRONLY)
             defer { Glibc.close(writer) }
             return try SystemCall.poll(writer, for: CInt(POLLOUT)) == 0
         }
@@ -224,6 +223,13 @@ extension SharedDescriptor {
     /// The file status flags (fcntl(2), `F_GETFL`); nil once it is closed.
     private var flags: CInt? {
         try? use { (number) throws(Errno) in try SystemCall.make { fcntl(number, F_GETFL) } }
+    }
+
+    /// Throws `badFileDescriptor` if the file was opened for the other direction, or only to name it (`O_PATH`).
+    func requireAccess(_ access: CInt) throws(Errno) {
+        guard let flags, flags & reactor_o_path == 0, [access, O_RDWR].contains(flags & O_ACCMODE) else {
+            throw .badFileDescriptor
+        }
     }
 
     /// Whether reads and writes return when they would block (`O_NONBLOCK`).
@@ -259,11 +265,14 @@ extension SharedDescriptor {
         }
     }
 
-    /// Throws `badFileDescriptor` if it was opened for the other direction.
     private static func reopen(_ number: CInt, _ access: CInt) throws(Errno) -> CInt {
-        let known = try SystemCall.make { fcntl(number, F_GETFL) } & O_ACCMODE
-        guard known == access || known == O_RDWR else { throw .badFileDescriptor }
-        return try SystemCall.open(FilePath("/proc/self/fd/\(number)"), access | O_NONBLOCK | O_NOCTTY)
+        // A pipe of packets would become one of bytes.
+        guard try SystemCall.make({ fcntl(number, F_GETFL) }) & reactor_o_direct == 0 else {
+            throw .notSupported
+        }
+        // Another thread may have descriptors of its own (unshare(2)).
+        let path = FilePath("/proc/thread-self/fd/\(number)")
+        return try SystemCall.open(path, access | O_NONBLOCK | O_NOCTTY)
     }
 
     private func owned(_ open: (CInt) throws(Errno) -> CInt) -> SharedDescriptor? {

@@ -56,7 +56,8 @@ open class InputStream: Stream {
     /// duplicates of the descriptor may keep using.
     ///
     /// - Parameters:
-    ///   - descriptor: An open descriptor; one that is not open fails in ``Stream/open()``.
+    ///   - descriptor: An open descriptor; one that is not open, or not for reading, fails in
+    ///     ``Stream/open()``.
     ///   - closeWhenDone: Whether closing or releasing the stream closes the descriptor. False unless set: it may be
     ///     standard input. A ``Connection`` closes its socket unless told otherwise.
     /// - Precondition: `descriptor` is not negative.

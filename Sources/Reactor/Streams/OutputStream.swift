@@ -62,7 +62,8 @@ open class OutputStream: Stream {
     /// writer until the stream is closed.
     ///
     /// - Parameters:
-    ///   - descriptor: An open descriptor; one that is not open fails in ``Stream/open()``.
+    ///   - descriptor: An open descriptor; one that is not open, or not for writing, fails in
+    ///     ``Stream/open()``.
     ///   - closeWhenDone: Whether closing or releasing the stream closes the descriptor. False unless set: it may be
     ///     standard output. A ``Connection`` closes its socket unless told otherwise. Closing a socket may shut
     ///     its connection down for duplicates of the descriptor too: see ``Stream/close()``. To keep reading
@@ -119,8 +120,8 @@ open class OutputStream: Stream {
     /// and while the process exits, for as long as ``Stream/close()`` says. If they cannot be sent, the stream
     /// fails, even after it was closed.
     ///
-    /// The value stays 0 for a terminal or device in blocking mode that cannot be opened again: it has no
-    /// write buffer.
+    /// The value stays 0 for a pipe, terminal or device in blocking mode that cannot be opened again, such as another user's
+    /// pipe: it has no write buffer.
     public var writeBufferSize: Int {
         get { property(forKey: .writeBufferSizeKey) as? Int ?? 0 }
         set { setProperty(newValue, forKey: .writeBufferSizeKey) }

@@ -48,8 +48,8 @@ extension StreamDelegate {
 ///
 /// Every method may be called from any thread, but for one stream by one thread at a time; ``close()``,
 /// ``remove(from:forMode:)`` and the status may be used from any thread at any time. After
-/// ``close()`` on the loop's thread no callback begins; if another thread closes the stream, one may still
-/// begin. No event is delivered on a loop that the stream was removed from. Neither its loop nor its delegate keeps
+/// ``close()`` on the loop's thread no callback begins; if another thread closes or removes the stream, one
+/// may still begin. No event is delivered on a loop that the stream was removed from. Neither its loop nor its delegate keeps
 /// a stream alive: releasing the last reference closes it.
 ///
 /// On Linux, Foundation's streams never call a delegate, and crash in ``streamError`` if there is no error; these do

@@ -89,7 +89,8 @@ private struct ChildEnds {
     init(_ configuration: ChildProcess.Configuration) throws(IOError) {
         if let path = configuration.workingDirectory {
             folder = try attempt(.spawn, configuration.executable(in: path)) { () throws(Errno) in
-                SharedDescriptor(try SystemCall.open(path, pathOnly | O_DIRECTORY), closesWhenDone: true)
+                SharedDescriptor(
+                    try SystemCall.open(path, reactor_o_path | O_DIRECTORY), closesWhenDone: true)
             }
         }
         try attempt(.spawn, configuration.executable) { () throws(Errno) in
@@ -297,8 +298,6 @@ extension ChildProcess.Configuration.Environment {
 
 private let equalsSign = UInt8(ascii: "=")
 
-/// `O_PATH`, which Glibc's module lacks: needs no permission to read the folder, as chdir(2).
-private let pathOnly: CInt = 0o10_000_000
 
 /// The entries of this process's environment as they are (environ(7)), which need be neither text nor variables.
 private var processEnvironment: [[UInt8]] {

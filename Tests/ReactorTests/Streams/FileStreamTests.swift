@@ -268,22 +268,22 @@ import Testing
         #expect(OutputStream(toFileAtPath: "/nowhere/at/all", append: false) != nil)
     }
 
-    @Test func `a descriptor that was opened for the other direction fails at the first byte`() throws {
-        let file = try FileDescriptor.open(try folder.file([1]), .readOnly)
-        let output = OutputStream(descriptor: file, closeWhenDone: true)
-        output.open()
-        #expect(output.write([1]) == 0 && output.streamErrno == .badFileDescriptor)
-        let pipe = try FileDescriptor.pipe()
-        recorder.readsEverything()
-        let input = InputStream(descriptor: pipe.writeEnd, closeWhenDone: true)
-        input.start(recorder)
-        #expect(input.read(upTo: 1).isEmpty && input.streamErrno == .badFileDescriptor)
-        #expect(RunLoop.current.run(in: .default) == .finished)
-        #expect(recorder.events == [.errorOccurred])
-        let other = OutputStream(descriptor: pipe.readEnd, closeWhenDone: true)
-        other.open()
-        #expect(other.write([1]) == 0 && other.streamErrno == .badFileDescriptor)
-        other.close()
+    @Test func `a descriptor that was opened for the other direction fails to open`() throws {
+        let (path, (readEnd, writeEnd)) = (try folder.file([1]), try FileDescriptor.pipe())
+        for (descriptor, isWritten) in [
+            (try FileDescriptor.open(path, .readOnly), true), (try .open(path, .writeOnly), false),
+            (readEnd, true), (writeEnd, false),
+        ] {
+            let recorder = Recorder()
+            recorder.readsEverything()
+            let stream =
+                isWritten
+                ? OutputStream(descriptor: descriptor, closeWhenDone: true)
+                : InputStream(descriptor: descriptor, closeWhenDone: true)
+            stream.start(recorder)
+            #expect(RunLoop.current.run(in: .default) == .finished)
+            #expect(recorder.events == [.errorOccurred] && stream.streamErrno == .badFileDescriptor)
+        }
     }
 
     @Test func `a read error is delivered after the bytes before it`() throws {

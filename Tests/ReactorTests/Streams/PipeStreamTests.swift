@@ -1,3 +1,4 @@
+import CReactorTestSupport
 import Glibc
 import Reactor
 import ReactorTestSupport
@@ -241,6 +242,21 @@ enum EndsKind: CaseIterable {
         #expect(output.streamErrno == .brokenPipe)
         output.close()
         #expect(input.streamStatus == .closed)
+    }
+
+    @Test func `packets of a pipe stay packets`() throws {
+        var ends: [CInt] = [-1, -1]
+        try #require(reactor_test_packet_pipe(&ends) == 0)
+        let (readEnd, writeEnd) = (ends[0], ends[1])
+        let output = OutputStream(descriptor: FileDescriptor(rawValue: writeEnd), closeWhenDone: true)
+        output.open()
+        for packet in [[1, 2, 3], [4, 5]] as [[UInt8]] { #expect(output.write(packet) == packet.count) }
+        output.close()
+        let input = InputStream(descriptor: FileDescriptor(rawValue: readEnd), closeWhenDone: true)
+        input.open()
+        #expect(
+            input.read(upTo: 10) == [1, 2, 3] && input.read(upTo: 10) == [4, 5] && input.read(upTo: 10) == [])
+        input.close()
     }
 
     /// Two programs often share one standard output.

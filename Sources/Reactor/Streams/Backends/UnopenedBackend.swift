@@ -68,8 +68,14 @@ final class UnopenedBackend: StreamBackend {
 
     // MARK: Opening
 
+    /// Another thread may schedule the stream while this one opens it.
+    func progress() -> Availability { .waiting }
+
     func open(for engine: StreamEngine) throws(Errno) -> any StreamBackend {
-        guard let (path, flags) = path else { return try openDescriptor(for: engine) }
+        guard let (path, flags) = path else {
+            try shared.requireAccess(isWritten ? O_WRONLY : O_RDONLY)
+            return try openDescriptor(for: engine)
+        }
         // Non-blocking, so that a FIFO opens at once. No other code shares the new open file description.
         shared.adopt(try SystemCall.open(path, flags | O_NONBLOCK | O_NOCTTY))
         do throws(Errno) { return try openDescriptor(for: engine) } catch {
