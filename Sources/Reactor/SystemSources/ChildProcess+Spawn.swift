@@ -298,7 +298,6 @@ extension ChildProcess.Configuration.Environment {
 
 private let equalsSign = UInt8(ascii: "=")
 
-
 /// The entries of this process's environment as they are (environ(7)), which need be neither text nor variables.
 private var processEnvironment: [[UInt8]] {
     var entries: [[UInt8]] = []
