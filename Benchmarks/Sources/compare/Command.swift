@@ -22,13 +22,14 @@ struct Locations {
         }
     }
 
-    /// Generates the text unless it exists.
+    /// Generates the text unless it exists, and has it in the page cache: otherwise the first program would read the disk.
     private func text(of bytes: String) throws -> String {
         let file = FileManager.default.temporaryDirectory.appending(
             path: "swift-reactor-\(getuid())-\(bytes).txt"
         ).path
-        guard !FileManager.default.fileExists(atPath: file) else { return file }
-        let make = "\"$0\" \"$1\" >\"$2.part\" && mv \"$2.part\" \"$2\""
+        let make = """
+            [ -e "$2" ] || { "$0" "$1" >"$2.part" && mv "$2.part" "$2"; } && cat "$2" >/dev/null
+            """
         _ = try output(of: ["sh", "-c", make, path(of: "lines-text"), bytes, file])
         return file
     }
