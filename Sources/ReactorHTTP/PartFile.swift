@@ -137,9 +137,6 @@ final class PartFile {
 /// From this size on, the kernel takes milliseconds to free what a file occupies.
 private let slowToFree = 16 << 20
 
-/// O_PATH, which Swift's Glibc module lacks: a descriptor that keeps the file, and never waits for a FIFO's other end.
-private let pathOnly = CInt(0o10_000_000)
-
 /// Calls `body`, which removes the name of a file.
 ///
 /// To free what a large file occupies takes the kernel tens of milliseconds. It does that when the file is closed: on a
@@ -148,7 +145,9 @@ private func freeingOffLoop<Failure: Error>(
     _ path: FilePath, _ body: () throws(Failure) -> Void
 ) throws(Failure) {
     let isLarge = FileStatus.ofLink(path).map { $0.st_size >= slowToFree } ?? false
-    guard isLarge, let file = try? SystemCall.open(path, pathOnly | O_NOFOLLOW) else { return try body() }
+    guard isLarge, let file = try? SystemCall.open(path, SystemCall.pathOnly | O_NOFOLLOW) else {
+        return try body()
+    }
     let owner = DescriptorOwner(of: file)
     defer { DispatchWorkers.run { owner.close(file) } }
     try body()

@@ -227,13 +227,16 @@ extension SharedDescriptor {
 
     /// Throws `badFileDescriptor` if the file was opened for the other direction, or only to name it (`O_PATH`).
     func requireAccess(_ access: CInt) throws(Errno) {
-        guard let flags, flags & reactor_o_path == 0, [access, O_RDWR].contains(flags & O_ACCMODE) else {
+        guard let flags, flags & SystemCall.pathOnly == 0, [access, O_RDWR].contains(flags & O_ACCMODE) else {
             throw .badFileDescriptor
         }
     }
 
     /// Whether reads and writes return when they would block (`O_NONBLOCK`).
     var isNonBlocking: Bool { flags.map { $0 & O_NONBLOCK != 0 } ?? true }
+
+    /// Whether each write of a pipe is a packet (`O_DIRECT`). Opened again, it would be a pipe of bytes.
+    private var hasPackets: Bool { flags.map { $0 & reactor_o_direct != 0 } ?? false }
 
     /// Whether the file offset can be set: the file is regular, and `O_APPEND` does not override the offset of a writer.
     func isSeekable(forWriting isWritten: Bool) -> Bool {
@@ -249,7 +252,7 @@ extension SharedDescriptor {
     /// The same pipe, opened again for reading without blocking; nil if it cannot be. Readiness is asked of this one: a FIFO
     /// that is opened again after its last writer has closed it reports no hang-up.
     func reopenedForReading() -> SharedDescriptor? {
-        guard isPipe else { return nil }
+        guard isPipe, !hasPackets else { return nil }
         return owned { (number) throws(Errno) in try Self.reopen(number, O_RDONLY) }
     }
 
@@ -257,7 +260,7 @@ extension SharedDescriptor {
     /// pseudo-terminal: opening that again would make a new terminal.
     func reopenedForWriting() -> SharedDescriptor? {
         var name = [CChar](repeating: 0, count: 32)
-        let isPipe = isPipe
+        let isPipe = isPipe && !hasPackets
         return owned { (number) throws(Errno) in
             let isTerminal = unsafe isatty(number) != 0 && ptsname_r(number, &name, 32) != 0
             guard isPipe || isTerminal else { throw .notSupported }
@@ -266,10 +269,6 @@ extension SharedDescriptor {
     }
 
     private static func reopen(_ number: CInt, _ access: CInt) throws(Errno) -> CInt {
-        // A pipe of packets would become one of bytes.
-        guard try SystemCall.make({ fcntl(number, F_GETFL) }) & reactor_o_direct == 0 else {
-            throw .notSupported
-        }
         // Another thread may have descriptors of its own (unshare(2)).
         let path = FilePath("/proc/thread-self/fd/\(number)")
         return try SystemCall.open(path, access | O_NONBLOCK | O_NOCTTY)

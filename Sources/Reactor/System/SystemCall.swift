@@ -25,6 +25,9 @@ package enum SystemCall {
         try make { unsafe path.withPlatformString { unsafe call($0) } }
     }
 
+    /// `O_PATH`, which Glibc's module lacks.
+    package static var pathOnly: CInt { reactor_o_path }
+
     /// open(2), with `O_CLOEXEC`. `mode` is that of a file that this creates, less the umask.
     package static func open(_ path: FilePath, _ flags: CInt, mode: UInt32 = 0o666) throws(Errno) -> CInt {
         try make(path) { unsafe Glibc.open($0, flags | O_CLOEXEC, mode) }

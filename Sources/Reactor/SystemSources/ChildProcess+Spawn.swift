@@ -89,8 +89,9 @@ private struct ChildEnds {
     init(_ configuration: ChildProcess.Configuration) throws(IOError) {
         if let path = configuration.workingDirectory {
             folder = try attempt(.spawn, configuration.executable(in: path)) { () throws(Errno) in
-                SharedDescriptor(
-                    try SystemCall.open(path, reactor_o_path | O_DIRECTORY), closesWhenDone: true)
+                // As chdir(2), this needs no permission to read the folder.
+                let number = try SystemCall.open(path, SystemCall.pathOnly | O_DIRECTORY)
+                return SharedDescriptor(number, closesWhenDone: true)
             }
         }
         try attempt(.spawn, configuration.executable) { () throws(Errno) in

@@ -25,7 +25,7 @@ import Testing
         }
     }
 
-    @Test func `nobody waits for the bytes of a closed stream`() async throws {
+    @Test func `waiting for the bytes of a closed stream fails`() async throws {
         let pipe = try TestPipe("x")
         let input = pipe.makeInput()
         input.open()

@@ -45,7 +45,7 @@ final class DescriptorInput: InputBackend {
     func readNow(into buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
         guard canTry.load(ordering: .relaxed) else { return nil }
         // The descriptor cannot be closed during the call: closing the stream takes the engine's lock first.
-        if let transfer = try attempt(target.number, &buffer, canTry: true) { return transfer }
+        if let transfer = try attempt(target.number, &buffer) { return transfer }
         return canTry.load(ordering: .relaxed) ? Transfer(count: 0) : nil
     }
 
@@ -64,20 +64,19 @@ final class DescriptorInput: InputBackend {
         return try given.use { (_) throws(Errno) in try readTarget(&buffer) } ?? Transfer(count: 0)
     }
 
+    /// The given descriptor is in use meanwhile: closing it waits for the read.
     private func readTarget(_ buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
-        try target.use { (number) throws(Errno) in
-            try attempt(number, &buffer, canTry: canTry.load(ordering: .relaxed))
-        }
+        try target.use { (number) throws(Errno) in try attempt(number, &buffer) }
     }
 
     /// Nil if no bytes are available, or none can be read before poll(2) reports them.
     @inline(__always)
-    private func attempt(_ number: CInt, _ buffer: inout MutableRawSpan, canTry: Bool) throws(Errno)
-        -> Transfer?
-    {
+    private func attempt(_ number: CInt, _ buffer: inout MutableRawSpan) throws(Errno) -> Transfer? {
         do throws(Errno) {
             let count =
-                if target === given, canTry { try SystemCall.readNow(number, into: &buffer) } else {
+                if target === given, canTry.load(ordering: .relaxed) {
+                    try SystemCall.readNow(number, into: &buffer)
+                } else {
                     try SystemCall.read(number, into: &buffer)
                 }
             guard let count, count > 0 || !given.awaitsFirstWriter else { return nil }
@@ -86,7 +85,7 @@ final class DescriptorInput: InputBackend {
             switch error {
             case .resourceTemporarilyUnavailable: return nil
             case .notSupportedOnSocket:  // EOPNOTSUPP
-                self.canTry.store(false, ordering: .relaxed)
+                canTry.store(false, ordering: .relaxed)
                 return nil
             case .ioError where endsAtHangUp: return Transfer(count: 0, isAtEnd: true)
             default: throw error
